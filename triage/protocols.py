@@ -1,0 +1,182 @@
+"""The seams, on one page. Implementations live in hosts/, services/, engines/ and analysis/source.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from triage.model import (
+    Attempt,
+    CaptureMeta,
+    Command,
+    CommandResult,
+    Diagnosis,
+    Edit,
+    Facts,
+    Launch,
+    LogChunk,
+    ModelConfig,
+    Observation,
+    Patch,
+    Plan,
+    ServiceState,
+)
+
+
+class Host(Protocol):
+    """Where commands run: this machine or one behind ssh."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, command: Command) -> CommandResult:
+        """Run it to its end. Raises HostError (unreachable), CommandTimeout. A non-zero status is a result."""
+        ...
+
+    def read_file(self, path: str, max_bytes: int = 64 * 1024 * 1024, root: bool = False) -> bytes:
+        """The file's bytes, at most `max_bytes`. Raises FileError (absent, not a regular file, too large, refused)."""
+        ...
+
+    def write_file(self, path: str, data: bytes, mode: int, root: bool = False) -> None:
+        """Write beside, fsync, rename over; creates the parent folder. Raises FileError; then nothing changed."""
+        ...
+
+    def remove_file(self, path: str, root: bool = False) -> None:
+        """Remove it; absent is fine. Raises FileError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Service(Protocol):
+    """A named server on a host under one manager."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def host(self) -> Host: ...
+
+    def read_state(self) -> ServiceState:
+        """Raises ServiceError where the service does not exist."""
+        ...
+
+    def read_launch(self) -> Launch:
+        """The effective launch, secrets masked. Raises ServiceError when it has a form that cannot be read."""
+        ...
+
+    def read_log(self, run: str | None = None, after: str | None = None) -> LogChunk:
+        """Messages of one run only (default: the last), after a cursor. Raises ServiceError when unreadable (no access)."""
+        ...
+
+    def plan_patch(self, edits: Sequence[Edit]) -> Plan:
+        """The plan that makes these edits act at the next start. Edits act on the unmasked command. Raises ServiceError."""
+        ...
+
+    def plan_restart(self) -> Plan: ...
+
+    def plan_stop(self) -> Plan: ...
+
+
+class SourceTree(Protocol):
+    """Read-only view of the folder that holds the package; never leaves it."""
+
+    def read(self, file: str) -> bytes | None:
+        """Bytes of `sglang/srt/x.py`; None when it does not exist there (or is not a regular file below the root)."""
+        ...
+
+    def is_package(self, file: str) -> bool:
+        """Whether this relative folder holds an `__init__.py` or is a namespace folder."""
+        ...
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        """Sorted names in a relative folder; () when absent."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One call of validation in the launcher's order: a dotted function, or a method of what the first one returned."""
+
+    call: str  # "sglang.srt.server_args.prepare_server_args" or ".check_server_args"
+    unless_field: str | None = None  # skipped when this field of the args object is true
+
+
+@dataclass(frozen=True)
+class EngineProfile:
+    """What the server is: names, as data from knowledge/. Describes, does not interpret."""
+
+    name: str
+    package: str  # "sglang"
+    distribution: str
+    entries: tuple[tuple[str, ...], ...]  # word sequences that end the entry: ("-m", "sglang.launch_server"), ("sglang", "serve")
+    args_class: str  # "sglang.srt.server_args.ServerArgs"
+    stages: tuple[Stage, ...]
+    port_field: str
+    host_field: str
+    model_field: str
+    health_paths: tuple[str, ...]
+    generate_path: str | None
+    ready_marks: tuple[str, ...]
+    fatal_marks: tuple[str, ...]
+    phases: tuple[tuple[str, str], ...] = ()  # (phase name, mark in the log), in order
+    protected: Mapping[str, str] = field(default_factory=dict)  # dest or variable -> reason it is never changed without consent
+    secret: tuple[str, ...] = ()  # flag and variable names (fnmatch patterns) whose values are masked
+    capabilities: Mapping[str, str] = field(default_factory=dict)  # dest -> what is lost when it is removed
+    environment_prefixes: tuple[str, ...] = ()  # variables that belong to the engine
+    model_path_fields: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    @property
+    def profile(self) -> EngineProfile: ...
+
+    def split_command(self, argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """(entry, args) where argv starts this engine, else None. `args` alone (first word begins with -) gives ((), args)."""
+        ...
+
+    def locate(self, host: Host, launch: Launch) -> EngineInstall:
+        """Where the launch's own interpreter finds the package; runs no engine code. Raises EngineError."""
+        ...
+
+    def read_facts(self, host: Host, launch: Launch, install: EngineInstall) -> Facts: ...
+
+    def read_model_configs(self, host: Host, launch: Launch) -> tuple[ModelConfig, ...]: ...
+
+
+@dataclass(frozen=True)
+class EngineInstall:
+    root: str  # the folder on the host that holds the package
+    version: str | None
+    python: str  # the interpreter
+    python_version: str | None
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Everything a diagnosis needs; the border between effects and analysis."""
+
+    meta: CaptureMeta
+    launch: Launch | None
+    facts: Facts
+    log: bytes = field(repr=False)
+    source: SourceTree | None
+    models: tuple[ModelConfig, ...] = ()
+
+
+class Observer(Protocol):
+    """Listens to the loop; returns nothing, decides nothing (resolvelib's reporter)."""
+
+    def phase(self, text: str, seconds: float) -> None:
+        """Progress while something takes time; called again and again."""
+        ...
+
+    def diagnosed(self, diagnosis: Diagnosis) -> None: ...
+    def planned(self, plan: Plan, patch: Patch) -> None: ...
+    def applied(self, plan: Plan) -> None: ...
+    def observed(self, observation: Observation) -> None: ...
+    def attempted(self, attempt: Attempt) -> None: ...
+    def note(self, text: str) -> None: ...
