@@ -191,6 +191,34 @@ class Site:
     text: str  # the statement's source, dedented
     guards: tuple[Guard, ...] = ()
     matches: bool = True  # False: the traceback's printed text is not what stands at that line
+    at: int | None = None  # the line inside the statement that the frame (or the text found in its place) points at
+
+
+ReadKind = Literal["setting", "environment", "fact", "model", "constant", "local", "parameter", "literal"]
+AtomKind = Literal["compare", "truth", "isinstance", "membership", "call", "quantifier", "opaque"]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One thing that a condition reads. `through` names the locals on the way from the condition to it, nearest first."""
+
+    kind: ReadKind
+    name: str  # field, variable, dotted callee or attribute chain, local name, repr of a literal
+    text: str  # as it stands in the source
+    through: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A test without and/or/not. `holds` False: it stands under an odd number of `not`. `why` says what makes it opaque."""
+
+    text: str
+    kind: AtomKind
+    holds: bool = True
+    reads: tuple[Read, ...] = ()
+    operator: str = ""  # of compare and membership: "is not", ">", "in", ...
+    operands: tuple[str, ...] = ()  # of compare and membership: left, right
+    why: str = ""
 
 
 @dataclass(frozen=True)
