@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 from triage.model import (
@@ -127,6 +128,12 @@ class EngineProfile:
     capabilities: Mapping[str, str] = field(default_factory=dict)  # dest -> what is lost when it is removed
     environment_prefixes: tuple[str, ...] = ()  # variables that belong to the engine
     model_path_fields: tuple[str, ...] = ()
+
+    def protection(self, name: str) -> str | None:
+        """Why a field or variable is never changed without consent, None when it may be; keys may be patterns (`*_path`)."""
+        if name in self.protected:
+            return self.protected[name]
+        return next((why for key, why in self.protected.items() if fnmatchcase(name, key)), None)
 
 
 class Engine(Protocol):

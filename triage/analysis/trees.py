@@ -1,0 +1,201 @@
+"""Read-only views of the folder that holds a package: a folder, a wheel, files in memory; never outside it.
+
+Every tree refuses (reads as absent) what is not a regular file below its root: `..`, absolute names, links that lead
+out, FIFOs, devices, and files over MAX_FILE bytes. Nothing is imported or run.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from triage.errors import CaptureError, UsageError
+from triage.protocols import SourceTree
+
+MAX_FILE = 50_000_000  # bytes
+MAX_WHEEL_ENTRIES = 200_000
+
+
+def is_safe_name(file: str) -> bool:
+    """Whether `file` is a plain relative name: no empty, `.` or `..` part, no backslash, no control character, not too long."""
+    if not file or len(file) > 1000 or "\\" in file or not file.isprintable():
+        return False
+    return all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in file.split("/"))
+
+
+class FolderTree:
+    """A folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises CaptureError when `root` is not a folder."""
+        self.root = root
+        try:
+            self._real = os.path.realpath(root, strict=True)
+        except OSError as error:
+            raise CaptureError(f"{root} cannot be read: {error.strerror}") from error
+        if not os.path.isdir(self._real):
+            raise CaptureError(f"{root} is not a folder")
+
+    def read(self, file: str) -> bytes | None:
+        path = self._inside(file)
+        if path is None:
+            return None
+        try:
+            # O_NONBLOCK: opening a FIFO must not wait for its writer.
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+                return None
+            try:
+                data = stream.read(MAX_FILE + 1)
+            except OSError:
+                return None
+        return data if len(data) <= MAX_FILE else None
+
+    def is_package(self, file: str) -> bool:
+        path = self._inside(file)
+        return path is not None and os.path.isdir(path)
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        path = self._real if file == "" else self._inside(file)
+        try:
+            return tuple(sorted(os.listdir(path))) if path is not None else ()
+        except OSError:
+            return ()
+
+    def _inside(self, file: str) -> str | None:
+        if not is_safe_name(file):
+            return None
+        try:
+            path = os.path.realpath(os.path.join(self._real, file), strict=True)
+        except (OSError, ValueError):
+            return None
+        return path if path.startswith(self._real.rstrip("/") + "/") else None
+
+
+class MemoryTree:
+    """Files in memory; `listings` are folders whose full list of names is known although not all files are held."""
+
+    def __init__(self, files: Mapping[str, bytes], listings: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self.files = dict(files)
+        self.listings = dict(listings or {})
+        self._folders: dict[str, set[str]] = {"": set()}
+        for name in self.files:
+            parts = name.split("/")
+            for i, part in enumerate(parts):
+                self._folders.setdefault("/".join(parts[:i]), set()).add(part)
+
+    def read(self, file: str) -> bytes | None:
+        data = self.files.get(file)
+        return data if data is not None and len(data) <= MAX_FILE else None
+
+    def is_package(self, file: str) -> bool:
+        return file != "" and (file in self._folders or file in self.listings)
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        if file in self.listings:
+            return self.listings[file]
+        return tuple(sorted(self._folders.get(file, ())))
+
+
+class WheelTree:
+    """The files of a wheel (a zip archive); names that would leave the root are not there."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises CaptureError when the file is not a zip archive."""
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise CaptureError(f"{path} is not a wheel: {error}") from error
+        infos = self._zip.infolist()
+        if len(infos) > MAX_WHEEL_ENTRIES:
+            raise CaptureError(f"{path} holds too many files ({len(infos)})")
+        self._infos = {i.filename: i for i in infos if not i.is_dir() and is_safe_name(i.filename)}
+        self._names = MemoryTree(dict.fromkeys(self._infos, b""))
+
+    def read(self, file: str) -> bytes | None:
+        info = self._infos.get(file)
+        if info is None or info.file_size > MAX_FILE:
+            return None
+        try:
+            with self._zip.open(info) as stream:
+                data = stream.read(MAX_FILE + 1)
+        except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError):
+            return None
+        return data if len(data) <= MAX_FILE else None
+
+    def is_package(self, file: str) -> bool:
+        return self._names.is_package(file)
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        return self._names.list_dir(file)
+
+
+class RecordingTree:
+    """Passes questions on and remembers the answers, so that a saved capture holds exactly what a diagnosis reads."""
+
+    def __init__(self, inner: SourceTree) -> None:
+        self._inner = inner
+        self._files: dict[str, bytes | None] = {}
+        self._listings: dict[str, tuple[str, ...]] = {}
+
+    def read(self, file: str) -> bytes | None:
+        if file not in self._files:
+            self._files[file] = self._inner.read(file)
+        return self._files[file]
+
+    def is_package(self, file: str) -> bool:
+        found = self._inner.is_package(file)
+        if found:
+            self.list_dir(file)
+        return found
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        if file not in self._listings:
+            self._listings[file] = self._inner.list_dir(file)
+        return self._listings[file]
+
+    def recorded(self) -> MemoryTree:
+        """A tree that gives the same answers to the questions asked so far."""
+        files = {name: data for name, data in self._files.items() if data is not None}
+        return MemoryTree(files, {name: names for name, names in self._listings.items() if names})
+
+
+def open_tree(path: Path, package: str = "sglang") -> SourceTree:
+    """The tree of `--source`: a folder that holds `package`, the package folder itself, a checkout (its `python/`), or a wheel.
+
+    Raises UsageError when the package is in none of these places.
+    """
+    if path.is_file():
+        wheel = WheelTree(path)
+        if not wheel.is_package(package):
+            raise UsageError(f"{path} holds no package {package}")
+        return wheel
+    for root in (path, path / "python", path / "src"):
+        if (root / package).is_dir():
+            return FolderTree(root)
+    if path.name == package and (path / "__init__.py").is_file():
+        return FolderTree(path.parent)
+    raise UsageError(f"{path} holds no package {package}", hint="give the folder that contains it, or a wheel")
+
+
+def walk_python(tree: SourceTree, package: str, limit: int = 20_000) -> Iterator[str]:
+    """The names of the `.py` files below `package`, sorted by folder; at most `limit`."""
+    stack, found = [package], 0
+    while stack and found < limit:
+        folder = stack.pop()
+        folders = []
+        for name in tree.list_dir(folder):
+            file = f"{folder}/{name}"
+            if name.endswith(".py"):
+                found += 1
+                yield file
+            elif name != "__pycache__" and tree.is_package(file):
+                folders.append(file)
+        stack.extend(reversed(folders))

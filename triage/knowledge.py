@@ -1,0 +1,181 @@
+"""Loads knowledge/*.toml into records, strictly: a file that does not follow its schema is refused by name and key."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from triage.errors import KnowledgeError
+from triage.protocols import EngineProfile, Stage
+
+PROFILE_SCHEMA = 1
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_DOTTED = re.compile(r"\.?[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_REQUIRED = [
+    "schema",
+    "name",
+    "package",
+    "distribution",
+    "entries",
+    "args_class",
+    "stages",
+    "port_field",
+    "host_field",
+    "model_field",
+    "health_paths",
+    "ready_marks",
+    "fatal_marks",
+]
+_OPTIONAL = ["generate_path", "phases", "environment_prefixes", "secret", "capabilities", "model_path_fields", "protected"]
+
+
+def data_root() -> Path:
+    """The knowledge folder: beside the package in a checkout, inside the package in an installed wheel."""
+    package = Path(__file__).resolve().parent
+    installed = package / "_data" / "knowledge"
+    return installed if installed.is_dir() else package.parent / "knowledge"
+
+
+def profile_names() -> tuple[str, ...]:
+    """The engines that have a profile, sorted."""
+    return tuple(sorted(p.parent.name for p in data_root().glob("*/profile.toml")))
+
+
+def load_profile(name: str) -> EngineProfile:
+    """The profile of one engine. Raises KnowledgeError for an unknown name and for a file that breaks the schema."""
+    if not _NAME.fullmatch(name) or name not in profile_names():
+        raise KnowledgeError(f"no engine profile named {name!r}", hint=f"known: {', '.join(profile_names())}")
+    return read_profile(data_root() / name / "profile.toml")
+
+
+def read_profile(path: Path) -> EngineProfile:
+    """Read one profile.toml. Raises KnowledgeError naming the file and the key."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise KnowledgeError(f"{path}: cannot be read: {error}") from error
+    return _Reader(path, table).profile()
+
+
+class _Reader:
+    """Takes typed values out of one table; every complaint names the file and the key."""
+
+    def __init__(self, path: Path, table: Mapping[str, object]) -> None:
+        self._path = path
+        self._table = table
+
+    def fail(self, key: str, problem: str) -> KnowledgeError:
+        return KnowledgeError(f"{self._path}: {key}: {problem}")
+
+    def profile(self) -> EngineProfile:
+        for key in _REQUIRED:
+            if key not in self._table:
+                raise self.fail(key, "is missing")
+        for key in self._table:
+            if key not in _REQUIRED and key not in _OPTIONAL:
+                raise self.fail(key, "is not a key of this schema")
+        if self._table["schema"] != PROFILE_SCHEMA or isinstance(self._table["schema"], bool):
+            raise self.fail("schema", f"must be {PROFILE_SCHEMA}")
+        name = self.text("name")
+        if name != self._path.parent.name:
+            raise self.fail("name", f"must be the folder's name, {self._path.parent.name!r}")
+        return EngineProfile(
+            name=name,
+            package=self.dotted("package"),
+            distribution=self.text("distribution"),
+            entries=self.entries(),
+            args_class=self.dotted("args_class"),
+            stages=self.stages(),
+            port_field=self.dotted("port_field"),
+            host_field=self.dotted("host_field"),
+            model_field=self.dotted("model_field"),
+            health_paths=self.url_paths("health_paths"),
+            generate_path=self.url_path("generate_path", self.text("generate_path")) if "generate_path" in self._table else None,
+            ready_marks=self.texts("ready_marks"),
+            fatal_marks=self.texts("fatal_marks"),
+            phases=self.phases(),
+            protected=self.reasons("protected"),
+            secret=self.texts("secret", needed=False),
+            capabilities=self.reasons("capabilities"),
+            environment_prefixes=self.texts("environment_prefixes", needed=False),
+            model_path_fields=self.texts("model_path_fields", needed=False),
+        )
+
+    def check_text(self, key: str, value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise self.fail(key, "must be a string that is not empty")
+        if len(value) > 500 or not value.isprintable():
+            raise self.fail(key, "must be printable and at most 500 characters")
+        return value
+
+    def text(self, key: str) -> str:
+        return self.check_text(key, self._table[key])
+
+    def dotted(self, key: str) -> str:
+        value = self.text(key)
+        if not _DOTTED.fullmatch(value) or value.startswith("."):
+            raise self.fail(key, "must be a dotted Python name")
+        return value
+
+    def check_texts(self, key: str, value: object, needed: bool) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise self.fail(key, "must be a list of strings")
+        if needed and not value:
+            raise self.fail(key, "must not be empty")
+        return tuple(self.check_text(f"{key}[{i}]", item) for i, item in enumerate(value))
+
+    def texts(self, key: str, needed: bool = True) -> tuple[str, ...]:
+        return self.check_texts(key, self._table.get(key, []), needed)
+
+    def url_path(self, key: str, value: str) -> str:
+        if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", value):
+            raise self.fail(key, "must be an absolute URL path")
+        return value
+
+    def url_paths(self, key: str) -> tuple[str, ...]:
+        return tuple(self.url_path(key, value) for value in self.texts(key))
+
+    def entries(self) -> tuple[tuple[str, ...], ...]:
+        value = self._table["entries"]
+        if not isinstance(value, list) or not value:
+            raise self.fail("entries", "must be a list of word lists that is not empty")
+        return tuple(self.check_texts(f"entries[{i}]", words, needed=True) for i, words in enumerate(value))
+
+    def tables(self, key: str, keys: tuple[str, ...]) -> list[dict[str, object]]:
+        value = self._table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.fail(key, "must be tables")
+        for i, item in enumerate(value):
+            for name in item:
+                if name not in keys:
+                    raise self.fail(f"{key}[{i}].{name}", "is not a key of this schema")
+        return value
+
+    def stages(self) -> tuple[Stage, ...]:
+        found = []
+        for i, item in enumerate(self.tables("stages", ("call", "unless_field"))):
+            call = self.check_text(f"stages[{i}].call", item.get("call"))
+            if not _DOTTED.fullmatch(call) or (i == 0) == call.startswith("."):
+                raise self.fail(f"stages[{i}].call", "must be a dotted function first, then .methods of what it returned")
+            skip = item.get("unless_field")
+            found.append(Stage(call, None if skip is None else self.check_text(f"stages[{i}].unless_field", skip)))
+        if not found:
+            raise self.fail("stages", "must not be empty")
+        return tuple(found)
+
+    def phases(self) -> tuple[tuple[str, str], ...]:
+        pairs: list[tuple[str, str]] = []
+        for i, item in enumerate(self.tables("phases", ("name", "marks"))):
+            name = self.check_text(f"phases[{i}].name", item.get("name"))
+            marks = self.check_texts(f"phases[{i}].marks", item.get("marks"), needed=i > 0)
+            pairs.extend((name, mark) for mark in marks or ("",))
+        return tuple(pairs)
+
+    def reasons(self, key: str) -> dict[str, str]:
+        value = self._table.get(key, {})
+        if not isinstance(value, dict):
+            raise self.fail(key, "must be a table of strings")
+        return {name: self.check_text(f"{key}.{name}", reason) for name, reason in value.items()}
