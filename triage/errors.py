@@ -40,6 +40,10 @@ class FileError(HostError):
         self.path = path
 
 
+class FileMissing(FileError):
+    """The file (or a folder on the way to it) does not exist."""
+
+
 class ServiceError(TriageError):
     """The unit or command is missing, unreadable, or in a form that triage cannot patch."""
 

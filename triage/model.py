@@ -389,6 +389,7 @@ class WriteFile:
     data: bytes = field(repr=False)
     mode: int = 0o644
     expect: str | None = None
+    as_root: bool = False  # pass `root=True` to the host
 
 
 @dataclass(frozen=True)
@@ -398,6 +399,7 @@ class RemoveFile:
     path: str
     expect: str | None = None
     and_folder: str | None = None
+    as_root: bool = False
 
 
 @dataclass(frozen=True)
@@ -439,6 +441,7 @@ class LogChunk:
 
     data: bytes
     cursor: str | None
+    cut: bool = False  # earlier messages of this run were left out (size limit)
 
 
 @dataclass(frozen=True)
