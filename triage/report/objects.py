@@ -158,6 +158,7 @@ def _site(site: Site) -> JsonObject:
     return {
         **_location(site.location),
         "end_line": site.location.end_line,
+        "at": site.at,
         "function": site.function,
         "kind": site.kind,
         "text": site.text,

@@ -233,7 +233,7 @@ def _show_sites(failure: Failure, sites: tuple[Site, ...]) -> Iterator[Block]:
         rows = tuple((str(g.location), f"{KEYWORDS.get(g.kind, '')}{g.text}", "true" if g.came_out else "false") for g in guards)
         yield Table(("where", "test", "came out"), rows)
     site = failure.site
-    failing = site.line if site and site.file == last.location.file else last.location.line
+    failing = last.at or (site.line if site and site.file == last.location.file else last.location.line)
     lines = last.text.splitlines() or [""]
     if not last.location.line <= failing < last.location.line + len(lines):
         failing = last.location.line

@@ -1,0 +1,138 @@
+"""The import table and the house rules that a program can check, over every module of the package."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "triage"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 400
+
+# part of the package -> the parts it may import; its own modules are always allowed
+TABLE: dict[str, set[str]] = {
+    "errors": set(),
+    "model": set(),
+    "protocols": {"model"},
+    "redact": {"model"},
+    "codec": {"model", "errors"},
+    "knowledge": {"model", "protocols", "errors"},
+    "engines": {"model", "protocols", "errors", "knowledge", "redact"},
+    "analysis": {"model", "protocols", "errors", "redact"},
+    "hosts": {"model", "protocols", "errors", "redact"},
+    "services": {"model", "protocols", "errors", "redact"},
+    "report": {"model", "protocols", "redact"},
+    "loop": {"model", "protocols", "errors", "analysis", "redact", "codec"},
+    "cli": {
+        "model",
+        "protocols",
+        "errors",
+        "knowledge",
+        "engines",
+        "analysis",
+        "hosts",
+        "services",
+        "report",
+        "loop",
+        "redact",
+        "codec",
+    },
+}
+ROOT = {"__init__", "__main__"}  # the package's own files: version, and a way to start the command
+
+# each third-party library (and subprocess) stands behind these modules only
+BEHIND: dict[str, tuple[str, ...]] = {
+    "paramiko": ("hosts/ssh.py",),
+    "subprocess": ("hosts/local.py",),
+    "jedi": ("analysis/names.py",),
+    "libcst": ("analysis/",),
+    "rich": ("report/", "cli/"),
+    "jinja2": ("report/html.py",),
+    "platformdirs": ("loop/session.py",),
+    "filelock": ("loop/session.py",),
+}
+# other ways to start a process or to run what is only to be read
+FORBIDDEN_CALLS = {"eval", "exec", "__import__", "os.system", "os.popen", "os.fork", "importlib.import_module", "runpy.run_path"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+    """Dotted names that the module imports, those inside functions too."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: relative import"
+            assert node.module
+            if node.module == "triage":
+                yield from ((f"triage.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module, node.lineno
+
+
+def test_there_are_modules_to_check() -> None:
+    assert len(MODULES) > 20
+    assert {part_of(m) for m in MODULES} - ROOT <= set(TABLE)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_follow_the_table(path: Path) -> None:
+    part = part_of(path)
+    wrong = []
+    for name, line in imports_of(path):
+        top, *rest = name.split(".")
+        if top == "triage":
+            target = rest[0] if rest else ""
+            allowed = part in ROOT or target == part or target in TABLE[part] or target == "__version__"
+        elif top in BEHIND:
+            allowed = name_of(path).startswith(BEHIND[top])
+        else:
+            allowed = top in sys.stdlib_module_names
+        if not allowed:
+            wrong.append(f"{name_of(path)}:{line} imports {name}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_modules_are_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+def broad_clauses(path: Path) -> list[str]:
+    """Where a clause takes every exception and keeps it; one that cleans up and raises it again is not meant."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ExceptHandler) and not (isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None):
+            kinds = [node.type] if not isinstance(node.type, ast.Tuple) else list(node.type.elts)
+            if any(kind is None or (isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException")) for kind in kinds):
+                found.append(f"{name_of(path)}:{node.lineno}")
+    return found
+
+
+def test_the_only_broad_except_is_the_last_line_of_defence() -> None:
+    found = [place for path in MODULES for place in broad_clauses(path)]
+    assert [place.partition(":")[0] for place in found] == ["cli/__init__.py"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_is_run_that_is_only_to_be_read(path: Path) -> None:
+    calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)}
+    assert calls & FORBIDDEN_CALLS == set()
+
+
+def test_the_table_would_catch_a_wrong_import(tmp_path: Path) -> None:
+    module = tmp_path / "bad.py"
+    module.write_text("def f():\n    import paramiko.client\n    from triage import loop\n")
+    assert [name for name, _ in imports_of(module)] == ["paramiko.client", "triage.loop"]

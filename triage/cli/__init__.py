@@ -1,0 +1,89 @@
+"""`triage`: the commands of the interface contract. Each command's module is imported when the command is called."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from triage.cli.console import write_progress
+from triage.cli.parser import build_parser
+from triage.errors import TriageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+WHERE_TO_SEND = "please send this line, and the output with TRIAGE_DEBUG=1, to the issue tracker of sglang-triage"
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Whatever happens, stderr gets one line and never a traceback of ours."""
+    try:
+        args = build_parser().parse_args(argv)
+    except SystemExit as done:  # argparse has printed its usage or its help
+        return done.code if isinstance(done.code, int) else 2
+    try:
+        with _signals_interrupt():
+            return find_command(args.name)(args)
+    except TriageError as error:
+        _explain(str(error), error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        write_progress("triage: interrupted; nothing was changed")
+        return INTERRUPTED
+    except Exception as error:  # the one broad clause: a bug of ours is said in one line, with a way to report it
+        if os.environ.get("TRIAGE_DEBUG") == "1":
+            sys.excepthook(type(error), error, error.__traceback__)
+        _explain(f"internal error: {type(error).__name__}: {error}", WHERE_TO_SEND)
+        return 2
+
+
+def find_command(name: str) -> Callable[[Namespace], int]:
+    """The function behind a command's name; imports only what that command needs."""
+    match name:
+        case "replay":
+            from triage.cli.offline import replay_capture as command
+        case "report":
+            from triage.cli.offline import report_session as command
+        case "run":
+            from triage.cli.live import run_loop as command
+        case "capture":
+            from triage.cli.live import capture_service as command
+        case "undo":
+            from triage.cli.live import undo_session as command
+        case "demo":
+            from triage.cli.demo import run_demo as command
+        case _:
+            raise AssertionError(name)
+    return command
+
+
+def _explain(message: str, hint: str) -> None:
+    from triage.report.plain import show_line
+
+    write_progress(f"triage: {show_line(message)}")
+    if hint:
+        write_progress(f"        {show_line(hint)}")
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """A hang-up or a plain kill ends like Ctrl-C does, with the same care; a hang-up that nohup ignores stays ignored."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) is signal.SIG_DFL:
+            before[name] = signal.signal(name, interrupt)
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

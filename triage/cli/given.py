@@ -1,0 +1,164 @@
+"""What was given on the command line, beside a log or a capture, -> the Capture that analysis reads. Touches no host."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from triage.errors import UsageError
+from triage.knowledge import load_profile, profile_names
+from triage.model import CaptureMeta, Facts, Launch, ModelConfig
+from triage.protocols import Capture, EngineProfile
+
+MAX_LOG = 64 * 1024 * 1024  # bytes; of a longer log the last part is read
+MAX_MODEL_CONFIG = 4 * 1024 * 1024  # bytes
+DEFAULT_ENGINE = "sglang"
+INTEGER_FACTS = ("gpu_count", "gpu_memory_mib")
+TEXT_FACTS = tuple(f.name for f in fields(Facts) if f.name not in (*INTEGER_FACTS, "packages", "paths"))
+
+_SHELL_END = re.compile(r"\d?>{1,2}(&\d)?.*|&>{1,2}.*|<.*|&{1,2}|\|{1,2}|;")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+
+
+def split_words(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """A command line as pasted from a shell -> (variables set in front of it, argv). Redirections and what follows are left out.
+
+    Raises UsageError where the quoting has no end or nothing is left.
+    """
+    try:
+        words = shlex.split(text.replace("\\\n", " "))
+    except ValueError as error:
+        raise UsageError(f"the command line cannot be read: {error}") from error
+    end = next((i for i, word in enumerate(words) if _SHELL_END.fullmatch(word)), len(words))
+    words = words[:end]
+    while words and words[0] in ("nohup", "exec", "env", "sudo"):
+        words = words[1:]
+    env: dict[str, str] = {}
+    while words and _ASSIGNMENT.fullmatch(words[0]):
+        name, _, value = words[0].partition("=")
+        env[name] = value
+        words = words[1:]
+    if not words:
+        raise UsageError("the command line is empty")
+    return env, tuple(words)
+
+
+def find_engine(argv: Sequence[str], prefer: str = DEFAULT_ENGINE) -> tuple[EngineProfile, tuple[str, ...], tuple[str, ...]]:
+    """The engine that this argv starts: (profile, entry words, the server's own arguments). Raises UsageError for none."""
+    from triage.engines.profile import ProfileEngine
+
+    for name in (prefer, *(n for n in profile_names() if n != prefer)):
+        profile = load_profile(name)
+        parts = ProfileEngine(profile).split_command(argv)
+        if parts is not None:
+            return profile, *parts
+    raise UsageError(
+        f"this command line starts no engine that triage knows: {' '.join(argv)[:200]}",
+        hint=f"known engines: {', '.join(profile_names())}; the arguments alone will do, beginning with a flag",
+    )
+
+
+def parse_launch(text: str, env: Mapping[str, str], prefer: str = DEFAULT_ENGINE) -> tuple[EngineProfile, Launch]:
+    """`--launch` and `--env` -> the engine and the launch. Secrets are masked. Raises UsageError."""
+    from triage.engines.profile import ProfileEngine
+
+    typed, argv = split_words(text)
+    profile, entry, args = find_engine(argv, prefer)
+    return profile, ProfileEngine(profile).mask_launch(Launch(entry, args, {**typed, **env}))
+
+
+def parse_facts(pairs: Sequence[tuple[str, str]], base: Facts) -> Facts:
+    """`--fact NAME=VALUE` laid over `base`. Raises UsageError for a name or a number that is none."""
+    changes: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in INTEGER_FACTS:
+            if not re.fullmatch(r"\d{1,12}", value):
+                raise UsageError(f"the fact {name} is a whole number, not {value!r}")
+            changes[name] = int(value)
+        elif name in TEXT_FACTS:
+            changes[name] = value
+        else:
+            raise UsageError(f"there is no fact named {name}", hint=f"facts: {', '.join((*TEXT_FACTS, *INTEGER_FACTS))}")
+    return replace(base, **changes)
+
+
+def read_regular(path: Path, limit: int, tail: bool = False) -> tuple[bytes, int]:
+    """(bytes, how many were left out): at most `limit` of the file, its end where `tail`. Raises UsageError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    with os.fdopen(handle, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is not a regular file")
+        left_out = max(status.st_size - limit, 0)
+        if left_out and not tail:
+            raise UsageError(f"{path} is larger than {limit} bytes")
+        stream.seek(left_out)
+        return stream.read(limit), left_out
+
+
+def read_log(what: str) -> tuple[bytes, tuple[str, ...]]:
+    """The bytes of a log file, or of standard input for `-`, and notes on what was left out. Raises UsageError."""
+    if what == "-":
+        data = sys.stdin.buffer.read(MAX_LOG + 1)
+        return data[:MAX_LOG], (f"only the first {MAX_LOG} bytes of the log were read",) if len(data) > MAX_LOG else ()
+    data, left_out = read_regular(Path(what), MAX_LOG, tail=True)
+    return data, (f"the first {left_out} bytes of the log were left out",) if left_out else ()
+
+
+def build_capture(args: Namespace) -> tuple[Capture, EngineProfile]:
+    """What `replay` reads: a directory or a log, with what was given beside it laid over. Raises UsageError, CaptureError."""
+    from triage.loop.capture import load_capture
+
+    path = Path(args.what)
+    if args.what != "-" and path.is_dir():
+        capture = load_capture(path)
+        profile = load_profile(capture.meta.engine)
+    else:
+        log, notes = read_log(args.what)
+        meta = CaptureMeta("", args.what, "log", DEFAULT_ENGINE, None, None, None, None, notes=notes)
+        capture = Capture(meta, None, Facts(), log, None)
+        profile = load_profile(DEFAULT_ENGINE)
+    return lay_over(capture, profile, args)
+
+
+def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple[Capture, EngineProfile]:
+    """The capture with --launch, --env, --fact, --model-config and --source in place of its own. Raises UsageError."""
+    from triage.analysis.trees import open_tree
+    from triage.engines.profile import ProfileEngine
+
+    env = dict(args.env)
+    if args.launch is not None:
+        profile, launch = parse_launch(args.launch, env, profile.name)
+        capture = replace(capture, launch=launch, meta=replace(capture.meta, engine=profile.name))
+    elif env and capture.launch is not None:
+        launch = replace(capture.launch, env={**capture.launch.env, **env})
+        capture = replace(capture, launch=ProfileEngine(profile).mask_launch(launch))
+    elif env:
+        raise UsageError("--env belongs to a launch", hint="give the command line too, with --launch")
+    capture = replace(capture, facts=parse_facts(args.fact, capture.facts))
+    if args.model_config is not None:
+        typed = _name_model(capture.launch, profile) or args.model_config
+        text = read_regular(Path(args.model_config), MAX_MODEL_CONFIG)[0].decode("utf-8", "replace")
+        others = tuple(m for m in capture.models if m.path != typed)
+        capture = replace(capture, models=(ModelConfig(typed, text), *others))
+    if args.source is not None:
+        capture = replace(capture, source=open_tree(Path(args.source), profile.package))
+    return capture, profile
+
+
+def _name_model(launch: Launch | None, profile: EngineProfile) -> str | None:
+    """The model as the launch names it, None where it names none."""
+    from triage.engines.profile import ProfileEngine
+
+    return next(iter(ProfileEngine(profile).model_paths(launch)), None) if launch else None
