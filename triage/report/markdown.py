@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from triage.report.plain import show_code, show_line
 from triage.report.view import Block, Bullets, Code, CodeLine, Item, Paragraph, Subject, Table, build_report
 
-_SPECIAL = re.compile(r"[\\`*_\[\]|~#$]")
+_SPECIAL = re.compile(r"[\\`*_\[\]|~#$@]")
 _LINE_START = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=])))")
 _URL = re.compile(r"(?i):(?=//)|(?<=www)\.")
 
@@ -29,7 +29,7 @@ def render_markdown(subject: Subject) -> str:
 def escape_prose(text: str) -> str:
     """One line of text that no Markdown reader takes for markup, a link or HTML."""
     line = show_line(text)
-    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     line = _SPECIAL.sub(r"\\\g<0>", line)
     line = _URL.sub(r"\\\g<0>", line)
     return _LINE_START.sub(r"\1\\", line)
