@@ -95,6 +95,7 @@ class LogRecord:
     last: int
     rank: str | None = None  # "TP0", "DP0 TP1", ...
     level: str | None = None
+    stamp: str | None = None  # the logger's clock (or level) as printed in front; None for a bare line
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ class Guard:
     text: str  # the test's source, on one line
     came_out: bool
     kind: Literal["if", "elif", "while", "early_exit", "assert", "for", "except", "with", "match", "ternary", "boolop"]
+    leaves: str = ""  # of an early exit: how the way not taken leaves: "raise", "return", "continue", "break", "exit", "mixed"
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,23 @@ def _exits(node: ast.stmt) -> bool:
     return False
 
 
+def exit_kind(block: Sequence[ast.stmt]) -> str:
+    """How a block that always exits leaves: "raise", "return", "continue", "break", "exit"; "mixed" for more than one way."""
+    node = next((s for s in block if _exits(s)), None)
+    if node is None:
+        return ""
+    if isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break):
+        return type(node).__name__.lower()
+    if isinstance(node, ast.Assert):
+        return "raise"
+    if isinstance(node, ast.If):
+        kinds = {exit_kind(node.body), exit_kind(node.orelse)}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return exit_kind(node.body)
+    return "exit" if isinstance(node, ast.Expr) else "mixed"
+
+
 def breaks_out(body: Sequence[ast.stmt]) -> bool:
     """Whether a `break` of this very loop stands in its body."""
     todo: list[ast.AST] = list(body)

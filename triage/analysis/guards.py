@@ -84,12 +84,12 @@ class _Walk:
     def text(self, node: ast.expr) -> str:
         return one_line(self.lines, node)
 
-    def add(self, node: ast.AST, text: str, came_out: bool, kind: GuardKind) -> None:
+    def add(self, node: ast.AST, text: str, came_out: bool, kind: GuardKind, leaves: str = "") -> None:
         line = getattr(node, "lineno", 1)
-        self.out.append(Guard(Location(self.file, line, getattr(node, "end_lineno", line)), text, came_out, kind))
+        self.out.append(Guard(Location(self.file, line, getattr(node, "end_lineno", line)), text, came_out, kind, leaves))
 
-    def test(self, node: ast.expr, came_out: bool, kind: GuardKind) -> None:
-        self.add(node, self.text(node), came_out, kind)
+    def test(self, node: ast.expr, came_out: bool, kind: GuardKind, leaves: str = "") -> None:
+        self.add(node, self.text(node), came_out, kind, leaves)
 
     # ------------------------------------------------------------ around the statement
     def enter(self, parent: ast.AST, child: ast.stmt) -> None:
@@ -191,7 +191,7 @@ class _Walk:
                 if test is None or test == "True" or case.guard is not None:
                     break
                 if always_exits(case.body):
-                    self.add(case.pattern, test, False, "early_exit")
+                    self.add(case.pattern, test, False, "early_exit", exit_kind(case.body))
 
     def passed_if(self, node: ast.If, earlier: list[str]) -> None:
         """`earlier`: tests of the same if-chain that came out false before, whose branches do not exit."""
@@ -200,16 +200,16 @@ class _Walk:
             return
         if other:
             if not earlier:
-                self.test(node.test, True, "early_exit")
+                self.test(node.test, True, "early_exit", exit_kind(node.orelse))
                 for s in node.body:
                     self.passed(s)
             return
         if body:
             if earlier:
                 text = " and ".join([*(f"not ({t})" for t in earlier), self.grouped(node.test)])
-                self.add(node.test, text, False, "early_exit")
+                self.add(node.test, text, False, "early_exit", exit_kind(node.body))
             else:
-                self.test(node.test, False, "early_exit")
+                self.test(node.test, False, "early_exit", exit_kind(node.body))
         chained = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
         if body and not earlier:
             for s in node.orelse:
@@ -233,7 +233,7 @@ class _Walk:
             return
         target = self.text(node.target)
         text = f"any({self.text(inner.test)} for {target} in {self.grouped(node.iter)})"
-        self.add(inner.test, text, False, kind)
+        self.add(inner.test, text, False, kind, exit_kind(inner.body))
 
     # ------------------------------------------------------------ inside the failing expression
     def expression(self, node: ast.stmt, line: int, culprit: Culprit) -> None:
