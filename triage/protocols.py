@@ -144,6 +144,10 @@ class Engine(Protocol):
         """(entry, args) where argv starts this engine, else None. `args` alone (first word begins with -) gives ((), args)."""
         ...
 
+    def typed_values(self, launch: Launch, field: str) -> tuple[str, ...]:
+        """The values that the launch gives to the flag named after this field (spelled in full or shortened), in order."""
+        ...
+
     def locate(self, host: Host, launch: Launch) -> EngineInstall:
         """Where the launch's own interpreter finds the package; runs no engine code. Raises EngineError."""
         ...

@@ -63,6 +63,24 @@ class ProfileEngine:
             return (), tuple(argv)
         return None
 
+    def typed_values(self, launch: Launch, field: str) -> tuple[str, ...]:
+        """Values given to the flag of `field` (`--some-field V`, `--some-field=V`) or to a prefix of it of four letters or more.
+
+        Prefixes stand for what argparse accepts and for the short aliases that releases have (`--model`); a value that
+        belongs to another flag only makes a probe look at one path more.
+        """
+        flag = "--" + field.replace("_", "-")
+        values = []
+        for i, word in enumerate(launch.args):
+            name, equals, value = word.partition("=")
+            if len(name) < 6 or not flag.startswith(name.replace("_", "-")):
+                continue
+            if equals:
+                values.append(value)
+            elif i + 1 < len(launch.args) and not launch.args[i + 1].startswith("--"):
+                values.append(launch.args[i + 1])
+        return tuple(values)
+
     def locate(self, host: Host, launch: Launch) -> EngineInstall:
         """Where the launch's own interpreter finds the package; runs no engine code. Raises EngineError."""
         found = self._find_interpreter(host, launch)
@@ -110,7 +128,7 @@ class ProfileEngine:
 
     def model_paths(self, launch: Launch) -> tuple[str, ...]:
         """The values of model flags as typed, in the order of the profile's fields; a leading positional word counts too."""
-        values = [v for field in self._profile.model_path_fields for v in typed_values(launch.args, field)]
+        values = [v for field in self._profile.model_path_fields for v in self.typed_values(launch, field)]
         if launch.args and not launch.args[0].startswith("-"):
             values.insert(0, launch.args[0])
         return tuple(dict.fromkeys(v for v in values if _is_path_text(v)))
@@ -199,25 +217,6 @@ class ProfileEngine:
             lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
             last = "".join(c if c.isprintable() else "?" for c in lines[-1])[:200] if lines else ""
             raise EngineError(f"{error} (status {result.status})", hint=last) from error
-
-
-def typed_values(args: Sequence[str], field: str) -> list[str]:
-    """Values given to the flag of `field` (`--some-field V`, `--some-field=V`) or to a prefix of it of four letters or more.
-
-    Prefixes stand for what argparse accepts and for the short aliases that releases have (`--model`); a value that
-    belongs to another flag only makes a probe look at one path more.
-    """
-    flag = "--" + field.replace("_", "-")
-    values = []
-    for i, word in enumerate(args):
-        name, equals, value = word.partition("=")
-        if len(name) < 6 or not flag.startswith(name.replace("_", "-")):
-            continue
-        if equals:
-            values.append(value)
-        elif i + 1 < len(args) and not args[i + 1].startswith("-"):
-            values.append(args[i + 1])
-    return values
 
 
 def _same_word(word: str, entry_word: str) -> bool:
