@@ -44,7 +44,7 @@ _PLAIN_VALUE = re.compile(r"[+-]?\d{1,5}(\.\d+)?|true|false|none|null|yes|no|on|
 
 @dataclass(frozen=True)
 class _Shape:
-    """A value that gives itself away. Group "secret" is what is masked; `hints`: lower-case text without which it cannot match."""
+    """A value that gives itself away. Group "secret" is masked; `hints`: lower-case text without which it cannot match."""
 
     pattern: str
     hints: tuple[str, ...]
@@ -66,18 +66,18 @@ _SHAPES = (
     _Shape(r"[A-Za-z][A-Za-z0-9+.-]{1,16}://(?P<secret>[^\s/@:'\"<>]{0,256}:[^\s/@'\"<>]{1,256})@", ("://",)),
     _Shape(
         r"(?i:(?:api[_-]?key|access[_-]?key|secret|passwo?r?d|passphrase|(?:auth|access|hf|refresh|session)[_-]?token)[a-z_-]{0,16})"
-        r"['\"]?[ \t]{0,4}[=:][ \t]{0,4}(?:(?P<quote>['\"])(?P<quoted>[^'\"\r\n]{1,4096})(?P=quote)|(?P<bare>[^\s,;)}\]'\"]{1,4096}))",
+        r"['\"]?[ \t]{0,4}[=:][ \t]{0,4}"
+        r"(?:(?P<quote>['\"])(?P<quoted>[^'\"\r\n]{1,4096})(?P=quote)|(?P<bare>[^\s,;)}\]'\"]{1,4096}))",
         ("key", "secret", "passw", "passphrase", "token"),
     ),
     _Shape(
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>[A-Za-z0-9+/=\s\\:,-]{16,16384}?)-----END [A-Z ]{0,40}PRIVATE KEY-----",
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>[A-Za-z0-9+/=\s\\:,-]{16,16384}?)"
+        r"-----END [A-Z ]{0,40}PRIVATE KEY-----",
         ("private key",),
     ),
 )
 _TEXT = tuple(re.compile(s.pattern) for s in _SHAPES)
-_BYTES = tuple(
-    re.compile(s.pattern.replace(r"\s", r"[ \t\r\n\f\v]").replace(r"[[ \t\r\n\f\v]", r"[ \t\r\n\f\v").encode()) for s in _SHAPES
-)
+_BYTES = tuple(re.compile(s.pattern.encode()) for s in _SHAPES)
 
 
 def is_secret_flag(name: str, flag_patterns: Iterable[str] = ()) -> bool:
@@ -111,7 +111,7 @@ def collect_secrets(words: Sequence[str], env: Mapping[str, str], flag_patterns:
 
 
 def mask_args(args: Sequence[str], flag_patterns: Iterable[str] = ()) -> tuple[str, ...]:
-    """The same number of words; values of secret flags are MASK, `--flag=value` keeps the flag; shapes are masked inside words."""
+    """The same number of words: values of secret flags are MASK (`--flag=` stays), shapes are masked inside words."""
     patterns = tuple(flag_patterns)
     masked = [mask_text(word, ()) for word in args]
     for i, value in _flag_values(args, patterns):
@@ -218,7 +218,7 @@ def _spellings(secret: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------- terminal
 _ESCAPES = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]{0,65536}(?:\x07|\x1b\\\\|\x9c)"  # OSC, DCS, SOS, PM, APC with an end
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]{0,65536}(?:\x07|\x1b\\\\|\x9c)"  # OSC, DCS and the like, with an end
     "|\x1b[ -/]{0,8}[0-~]"
 )
 _HIDDEN = re.compile(
