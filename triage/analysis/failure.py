@@ -1,0 +1,234 @@
+"""Log and exit status -> the one failure that matters, with a reason for everything that was set aside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from triage.analysis.events import Event, Marks, collect_events, is_manager_line, is_shutdown_line
+from triage.model import ExitStatus, Failure, Frame, Log, SetAside
+
+_MESSAGE_CHARS = 4000
+_RUNNING = ("active", "activating", "reloading")
+_STOP_SIGNALS = (2, 15)  # how a person or a manager stops a server on purpose
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
+
+
+def find_failure(
+    log: Log, exit: ExitStatus, package: str, active: str | None = None, fatal_marks: tuple[str, ...] = ()
+) -> Failure | None:
+    """The failure of the log's last run, or None when that run did not fail (or is not known to have failed).
+
+    `active` is the service manager's word ("failed", "active", ...), None when there is none. `fatal_marks` are texts
+    that a dying server prints. The earliest error that no other error explains is taken; the same error on several
+    ranks is one failure. Whether the process died is told by the log, the exit status or the manager: a status of 0
+    after a crash does not make it healthy.
+    """
+    events, marks = collect_events(log, package, fatal_marks)
+    start, end = _last_run(log, events, marks, active)
+    aside = [_set_aside(event, "from an older run in the same log") for event in events if event.index < start]
+    run = [event for event in events if start <= event.index < end]
+    marks = _cut_marks(marks, start, end)
+    open_events: list[Event] = []
+    doubtful: list[Event] = []  # taken for handled; the best guess where the process died and nothing else says why
+    for event in run:
+        why, sure = _why_handled(event, run, log, marks, exit, active)
+        if why:
+            aside.append(_set_aside(event, why))
+        else:
+            open_events.append(event)
+        if why and not sure and event.role == "root":
+            doubtful.append(event)
+    died = _died(open_events, marks, exit, active)
+    stopped = exit.signal in _STOP_SIGNALS and active != "failed"
+    roots = [event for event in open_events if event.role == "root"]
+    if roots:
+        return _make_failure(roots, open_events, aside)
+    if not died or stopped:
+        return None
+    follow_ups = [event for event in open_events if event.role == "follow_up"]
+    if follow_ups:
+        return _make_failure(follow_ups, open_events, aside)
+    if doubtful:
+        last = doubtful[-1]
+        kept = [item for item in aside if item.line != last.first]
+        return _make_failure([last], [*open_events, last], kept)
+    aside += [_set_aside(event, _NOISE) for event in open_events]
+    return _bare_failure(log, start, end, marks, exit, aside)
+
+
+_NOISE = "how a process ends that was stopped"
+
+
+# ---------------------------------------------------------------- runs
+def _last_run(log: Log, events: Sequence[Event], marks: Marks, active: str | None) -> tuple[int, int]:
+    """The indices of the records of the last run. A run ends with its launcher; the next sign of a start begins another."""
+    signs = sorted(
+        [(index, 0, kind) for index, kind in marks.starts]
+        + [(event.index, 1, "main") for event in events if event.main]
+        + [(index, 2, "ended") for index in marks.ended]
+    )
+    bounds = [0]
+    seen: set[str] = set()
+    ended = False
+    for index, _, kind in signs:
+        if kind == "ended":
+            ended = True
+        elif kind in seen or ended:
+            bounds.append(index)
+            seen, ended = ({kind}, kind == "main")
+        else:
+            seen.add(kind)
+            ended = ended or kind == "main"
+    bounds = sorted({_after_previous(events, marks, bound) for bound in bounds})
+    end = len(log.records)
+    while len(bounds) > 1:
+        start = bounds[-1]
+        own = [r for r in log.records[start:end] if not is_manager_line(r.text)]
+        if own or any(start <= event.index < end for event in events):
+            break
+        end = bounds.pop()
+    return bounds[-1], end
+
+
+def _after_previous(events: Sequence[Event], marks: Marks, bound: int) -> int:
+    """Where a run begins that is first known by its own end (`bound`): after the last end before it."""
+    if bound == 0 or not any(event.main and event.index == bound for event in events):
+        return bound
+    before = [event.index for event in events if event.main and event.index < bound]
+    before += [index for index in marks.ended if index < bound]
+    return max(before, default=-1) + 1
+
+
+def _cut_marks(marks: Marks, start: int, end: int) -> Marks:
+    def cut(indices: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(index for index in indices if start <= index < end)
+
+    return Marks(cut(marks.ready), cut(marks.served), cut(marks.fatal), cut(marks.ended))
+
+
+# ---------------------------------------------------------------- what does not matter
+def _why_handled(
+    event: Event, run: Sequence[Event], log: Log, marks: Marks, exit: ExitStatus, active: str | None
+) -> tuple[str, bool]:
+    """Why the event did not end the server, "" where it may have; and whether that is sure."""
+    if any(index > event.index for index in marks.ready) and not event.main:
+        return "handled: the server became ready after it", True
+    if event.warned:
+        return "logged as something that the server goes on from", False
+    if event.fatal:
+        return "", True
+    if any(index > event.index for index in marks.served):
+        return "handled: the server answered requests after it", False
+    dying = [i for i in (*marks.fatal, *marks.ended, *(e.index for e in run if e.fatal)) if i >= event.index]
+    dead = bool(dying) or exit.code not in (None, 0) or exit.signal is not None or active == "failed"
+    if marks.ready and not dead:
+        return "handled: the server was ready before it and nothing says that it ended", True
+    if active in _RUNNING and not dying:
+        return "handled: the service still runs", True
+    later = _later_message(event, run, log)
+    return (f"handled: {event.rank or 'the process'} went on with {later!r}", False) if later else ("", True)
+
+
+def _later_message(event: Event, run: Sequence[Event], log: Log) -> str | None:
+    """The first ordinary message of the same rank after the event."""
+    events = {e.index for e in run}
+    for index, record in enumerate(log.records[event.index + 1 :], event.index + 1):
+        if (
+            record.stamp is not None
+            and record.rank == event.rank
+            and record.level not in ("ERROR", "CRITICAL")
+            and index not in events
+            and not is_shutdown_line(record.text)
+            and not is_manager_line(record.text)
+        ):
+            return record.text.split("\n", 1)[0][:80]
+    return None
+
+
+def _died(events: Sequence[Event], marks: Marks, exit: ExitStatus, active: str | None) -> bool:
+    if exit.code not in (None, 0) or exit.signal is not None or active == "failed":
+        return True
+    return bool(marks.fatal or marks.ended) or any(event.fatal for event in events)
+
+
+# ---------------------------------------------------------------- the answer
+def _make_failure(candidates: Sequence[Event], open_events: Sequence[Event], aside: Sequence[SetAside]) -> Failure:
+    chosen = candidates[0]
+    if chosen.role == "follow_up":
+        chosen = next((event for event in candidates if event.signal is not None), chosen)
+    same = [event for event in open_events if _signature(event) == _signature(chosen)]
+    others = [event for event in open_events if _signature(event) != _signature(chosen)]
+    later = [*aside, *(_set_aside(event, _why_after(event, chosen)) for event in others)]
+    later += [
+        SetAside(f"{raised.exception}: {_short(raised.message)}", "belongs to the same exception group", raised.first)
+        for raised in chosen.siblings
+    ]
+    kind = chosen.kind
+    if chosen.role == "follow_up" and chosen.signal is not None:
+        kind = "signal"  # the parent's exception only reports that a child was killed
+    return Failure(
+        kind=kind,
+        exception=chosen.exception if kind == chosen.kind else None,
+        message=chosen.message,
+        frames=chosen.frames if kind == chosen.kind else (),
+        chain=chosen.chain if kind == chosen.kind else (),
+        ranks=tuple(sorted({event.rank for event in same if event.rank}, key=_natural)),
+        first=chosen.first,
+        last=chosen.last,
+        signal=chosen.signal,
+        set_aside=tuple(sorted(later, key=lambda item: item.line)),
+    )
+
+
+def _why_after(event: Event, chosen: Event) -> str:
+    if event.role == "noise":
+        return _NOISE
+    if event.role == "follow_up":
+        return "follows from the failure: it only reports that another process ended"
+    where = "came after" if event.index >= chosen.index else "came before"
+    return f"another error that {where} the failure; it may follow from it or be a second fault"
+
+
+def _bare_failure(log: Log, start: int, end: int, marks: Marks, exit: ExitStatus, aside: Sequence[SetAside]) -> Failure | None:
+    """A death that printed no traceback: what was said last, with the status."""
+    records = [r for r in log.records[start:end] if not is_manager_line(r.text)]
+    bad = [r for r in records if r.level in ("ERROR", "CRITICAL") and not is_shutdown_line(r.text)]
+    bare = [r for r in records[-1:] if r.stamp is None]
+    fatal = [log.records[index] for index in marks.fatal]
+    said = next(iter([*bare, *bad[-1:], *fatal[:1]]), None)
+    signal = exit.signal
+    if signal is None and exit.code is not None and 128 < exit.code < 160:
+        signal = exit.code - 128  # how shells and containers report a signal
+    return Failure(
+        kind="exit" if signal is None else "signal",
+        exception=None,
+        message=said.text[:_MESSAGE_CHARS].strip() if said else "",
+        ranks=(said.rank,) if said and said.rank else (),
+        first=said.first if said else None,
+        last=said.last if said else None,
+        signal=signal,
+        set_aside=tuple(sorted(aside, key=lambda item: item.line)),
+    )
+
+
+def _set_aside(event: Event, why: str) -> SetAside:
+    name = event.exception or event.kind
+    rank = f"{event.rank}: " if event.rank else ""
+    return SetAside(f"{rank}{name}: {_short(event.message)}" if event.message else f"{rank}{name}", why, event.first)
+
+
+def _short(text: str) -> str:
+    line = text.split("\n", 1)[0]
+    return line if len(line) <= 200 else line[:197] + "..."
+
+
+def _signature(event: Event) -> tuple[str, str | None, str, Frame | None]:
+    inside = [frame for frame in event.frames if frame.file] or list(event.frames)
+    site = replace(inside[-1], path=inside[-1].file or inside[-1].path) if inside else None
+    return event.kind, event.exception, _VARYING.sub("#", event.message[:_MESSAGE_CHARS]), site
+
+
+def _natural(rank: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", rank))
