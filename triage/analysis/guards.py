@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from triage.analysis.flow import always_exits, breaks_out, may_swallow, one_line, pattern_test
+from triage.analysis.flow import always_exits, breaks_out, exit_kind, may_swallow, one_line, pattern_test
 from triage.analysis.source import (
     FunctionNode,
     called_name,

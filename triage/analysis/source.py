@@ -66,7 +66,7 @@ def decode_source(data: bytes) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _parse(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():

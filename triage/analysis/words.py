@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from triage.analysis.conditions import ARGS_NAMES, environment_name, parse_test
+from triage.analysis.flow import one_line
 
 _OWNERS = ARGS_NAMES | {"self", "cfg", "view"}
 _MAX_LISTED = 8  # members of a literal list that are spelled out
@@ -46,7 +47,7 @@ def describe_condition(test_source: str, came_out: bool, flag_of: Mapping[str, s
     if node is None:
         return _quote(test_source) if came_out else f"not {_quote(test_source)}"
     try:
-        return _Speaker(flag_of).say(node, came_out).text
+        return _Speaker(flag_of, tuple(f"({test_source}\n)".split("\n"))).say(node, came_out).text
     except RecursionError:
         return _quote(test_source) if came_out else f"not {_quote(test_source)}"
 
@@ -57,8 +58,12 @@ def _quote(source: str) -> str:
 
 
 class _Speaker:
-    def __init__(self, flag_of: Mapping[str, str]) -> None:
+    def __init__(self, flag_of: Mapping[str, str], lines: tuple[str, ...]) -> None:
         self.flag_of = flag_of
+        self.lines = lines
+
+    def quote(self, node: ast.expr) -> str:
+        return _quote(one_line(self.lines, node) if hasattr(node, "lineno") else ast.unparse(node))
 
     def say(self, node: ast.expr, came_out: bool) -> _Phrase:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -78,16 +83,18 @@ class _Speaker:
         name = self.name(node)
         if name is not None:
             return _Phrase(name, "is set" if came_out else "is not set")
-        return _Phrase(_quote(ast.unparse(node)), "holds" if came_out else "does not hold")
+        return _Phrase(self.quote(node), "holds" if came_out else "does not hold")
 
     def junction(self, node: ast.BoolOp, came_out: bool) -> _Phrase:
         conjunction = isinstance(node.op, ast.And)
         values = self.needed(node.values) if conjunction else list(node.values)
+        if len(values) == 1 and not came_out:
+            values = list(node.values)  # what the comparison implies when it holds says nothing when it does not
         if len(values) == 1:
             return self.say(values[0], came_out)
         if conjunction and not came_out:
             positive = [self.say(v, True) for v in values]
-            if self.shared(positive):
+            if self.shared(positive) or all(p.predicate.startswith(("is not ", "is none ")) for p in positive):
                 return self.joined([self.say(v, False) for v in values], "or")
             texts = [self.grouped(p, "and") for p in positive]
             both = "not both" if len(texts) == 2 else "not all of:"
@@ -97,17 +104,17 @@ class _Speaker:
 
     @staticmethod
     def needed(values: Sequence[ast.expr]) -> list[ast.expr]:
-        """Without `x is not None` and bare `x` that a later comparison of the same x implies."""
+        """Without an `x is not None` that a later comparison of the same x implies when it holds."""
         out: list[ast.expr] = []
         for i, value in enumerate(values):
-            subject: ast.expr | None = None
+            subject = ""
             if isinstance(value, ast.Compare) and isinstance(value.ops[0], ast.IsNot) and len(value.ops) == 1:
                 other = value.comparators[0]
-                subject = value.left if isinstance(other, ast.Constant) and other.value is None else None
+                subject = ast.dump(value.left) if isinstance(other, ast.Constant) and other.value is None else ""
             implied = False
-            for later in values[i + 1 :] if subject is not None else []:
+            for later in values[i + 1 :] if subject else []:
                 if isinstance(later, ast.Compare) and isinstance(later.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
-                    implied = implied or ast.dump(subject) in (ast.dump(s) for s in (later.left, *later.comparators))
+                    implied = implied or subject in (ast.dump(s) for s in (later.left, *later.comparators))
             if not implied:
                 out.append(value)
         return out
@@ -195,15 +202,13 @@ class _Speaker:
             return node.value if isinstance(node.value, str) and node.value and node.value.isprintable() else repr(node.value)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return f"-{node.operand.value!r}"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("int", "float", "str", "bool"):
-            if len(node.args) == 1 and self.name(node.args[0]) is not None:
-                return self.value(node.args[0])
-        plain = isinstance(node, ast.BinOp) and not isinstance(
-            node.op, ast.Mod | ast.BitOr | ast.BitAnd | ast.BitXor | ast.MatMult
-        )
-        if plain and all(self.simple(side) for side in _leaves(node)):
-            return ast.unparse(_Rename(self).visit(parse_test(ast.unparse(node))))
-        return _quote(ast.unparse(node))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+            converted = self.name(node.args[0]) if node.func.id in ("int", "float", "str", "bool") else None
+            if converted is not None:
+                return converted
+        plain = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.FloorDiv)
+        copy = parse_test(ast.unparse(node)) if plain and all(self.simple(side) for side in _leaves(node)) else None
+        return ast.unparse(_Rename(self).visit(copy)) if copy is not None else self.quote(node)
 
     def simple(self, node: ast.expr) -> bool:
         return self.name(node) is not None or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
