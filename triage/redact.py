@@ -218,7 +218,7 @@ def _spellings(secret: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------- terminal
 _ESCAPES = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]{0,65536}(?:\x07|\x1b\\\\|\x9c)"  # OSC, DCS and the like, with an end
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]{0,65536}(?:\x07|\x1b\\\\|\x9c)"  # OSC, DCS and such, if ended
     "|\x1b[ -/]{0,8}[0-~]"
 )
 _HIDDEN = re.compile(

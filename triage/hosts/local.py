@@ -120,7 +120,7 @@ def _end_group(process: subprocess.Popen[bytes], sudo: bool) -> None:
     """TERM, then KILL the process's group; through sudo where root owns it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if sudo:
-            _quiet(["sudo", "-n", "--", "kill", f"-{number.value}", "--", f"-{process.pid}"])
+            _quiet(["sudo", "-n", "--", "kill", "-s", number.name.removeprefix("SIG"), "--", f"-{process.pid}"])
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)

@@ -112,8 +112,8 @@ KILL_GROUP = """
 group_of() { ps -o pgid= -p "$1" 2>/dev/null | tr -d ' '; }
 g=$(group_of "$1"); own=$(group_of $$)
 case $g in ''|*[!0-9]*|0|1|"$own") exit 0 ;; esac
-kill -TERM -- "-$g" 2>/dev/null
-for i in 1 2 3 4 5; do kill -0 -- "-$g" 2>/dev/null || exit 0; sleep 0.2; done
-kill -KILL -- "-$g" 2>/dev/null
+kill -s TERM -- "-$g" 2>/dev/null
+for i in 1 2 3 4 5; do kill -s 0 -- "-$g" 2>/dev/null || exit 0; sleep 0.2; done
+kill -s KILL -- "-$g" 2>/dev/null
 exit 0
 """
