@@ -5,13 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from triage.engines.facts import build_facts
 from triage.engines.probes import FACTS, LOCATE, build_probe, read_answer
 from triage.errors import CommandTimeout, EngineError, FileError
 from triage.model import MASK, Command, Facts, JsonValue, Launch, ModelConfig
 from triage.protocols import EngineInstall, EngineProfile, Host
+from triage.redact import mask_args, mask_env
 
 MAX_MODEL_CONFIG = 4_000_000  # bytes
 MAX_PATHS = 200
@@ -62,6 +63,11 @@ class ProfileEngine:
         if argv and argv[0].startswith("-") and not argv[0].startswith("-m"):
             return (), tuple(argv)
         return None
+
+    def mask_launch(self, launch: Launch) -> Launch:
+        """The launch with the values of secret flags and variables masked."""
+        secret = self._profile.secret
+        return replace(launch, args=mask_args(launch.args, secret), env=mask_env(launch.env, secret))
 
     def typed_values(self, launch: Launch, field: str) -> tuple[str, ...]:
         """Values given to the flag of `field` (`--some-field V`, `--some-field=V`) or to a prefix of it of four letters or more.

@@ -1,0 +1,150 @@
+"""Host + Service + Engine -> Capture: everything that a diagnosis needs, read-only, masked."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import tarfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from triage.analysis.trees import MAX_FILE, FolderTree, MemoryTree, is_safe_name
+from triage.codec import clean
+from triage.errors import EngineError, TriageError
+from triage.loop.capture_files import MAX_SOURCE, MAX_SOURCE_FILES, load_capture, save_capture
+from triage.model import CaptureMeta, Command, Facts, Launch, ModelConfig, ServiceState
+from triage.protocols import Capture, Engine, EngineInstall, Host, Observer, Service, SourceTree
+from triage.redact import collect_secrets, mask_args, mask_env, mask_text
+
+__all__ = ["capture_run", "fetch_source", "load_capture", "read_launch", "save_capture"]
+
+T = TypeVar("T")
+
+# $1 root, $2 package. `-H`: the package itself may be a link (editable installs), links inside it are not followed.
+_TAR = """
+cd -- "$1" || exit 3
+find -H "./$2" -type f -name '*.py' -size -50000000c -print0 | tar -cf - --no-recursion --null -T - | gzip -1
+"""
+
+
+def capture_run(host: Host, service: Service, engine: Engine, observer: Observer) -> Capture:
+    """Capture the service's current or last run; nothing on the host changes.
+
+    Raises ServiceError (no such service, no access to its log), EngineError (it does not start this engine, or its
+    Python has no such package), HostError. What is merely missing (facts, a model's config) becomes a note.
+    """
+    begun = time.monotonic()
+    notes: list[str] = []
+
+    def step(text: str) -> None:
+        observer.phase(text, time.monotonic() - begun)
+
+    def attempt(what: str, action: Callable[[], T], instead: T) -> T:
+        try:
+            return action()
+        except TriageError as error:
+            notes.append(f"{what}: {error}")
+            return instead
+
+    step("reading the service")
+    state = service.read_state()
+    launch = read_launch(service, engine)
+    step("reading the log")
+    chunk = service.read_log(run=state.run)
+    if chunk.cut:
+        notes.append("earlier messages of this run were left out (size limit)")
+    step("looking for the engine")
+    install = engine.locate(host, launch)
+    step("reading facts")
+    facts = attempt("facts", lambda: engine.read_facts(host, launch, install), _bare_facts(install))
+    no_models: tuple[ModelConfig, ...] = ()
+    models = attempt("model configs", lambda: engine.read_model_configs(host, launch), no_models)
+    step("reading the source")
+    source = fetch_source(host, install, engine.profile.package)
+    secrets = collect_secrets(launch.argv, launch.env, engine.profile.secret)
+    meta = _describe(host, service, engine, install, state, tuple(notes))
+    masked = tuple(ModelConfig(clean(m.path), mask_text(m.text, secrets)) for m in models)
+    return Capture(meta, _mask_launch(launch, engine), facts, mask_text(chunk.data, secrets), source, masked)
+
+
+def read_launch(service: Service, engine: Engine) -> Launch:
+    """The effective launch, split where the server's own arguments begin. Raises ServiceError, EngineError."""
+    launch = service.read_launch()
+    parts = engine.split_command(launch.argv)
+    if parts is None or not parts[0]:
+        shown = " ".join(mask_args(launch.argv, engine.profile.secret))[:200]
+        hint = "a command inside a script or `sh -c` cannot be read yet"
+        raise EngineError(f"{service.name} does not start {engine.profile.name}: {shown}", hint=hint)
+    return replace(launch, entry=parts[0], args=parts[1])
+
+
+def fetch_source(host: Host, install: EngineInstall, package: str) -> SourceTree:
+    """The source: on this machine the folder itself, else the package's `.py` files by one exec. Raises EngineError, HostError."""
+    if host.name == "local":
+        return FolderTree(Path(install.root))
+    result = host.run(Command(("sh", "-c", _TAR, "sh", install.root, package), timeout=180.0, max_output=256_000_000))
+    if result.status != 0:
+        raise EngineError(f"the source of {package} in {install.root} on {host.name} cannot be read (status {result.status})")
+    files = unpack_source(result.stdout, package)
+    if not files:
+        raise EngineError(f"{posixpath.join(install.root, package)} on {host.name} holds no Python source")
+    return MemoryTree(files)
+
+
+def unpack_source(archive: bytes, package: str) -> dict[str, bytes]:
+    """The plain files of a tar.gz below `package`; other members are left out. Raises EngineError for damage and bombs."""
+    files: dict[str, bytes] = {}
+    total = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r|gz") as tar:
+            for member in tar:
+                name = member.name.removeprefix("./")
+                total += member.size
+                if total > MAX_SOURCE or len(files) > MAX_SOURCE_FILES:
+                    raise EngineError(f"the source of {package} is too large to be fetched")
+                if not member.isreg() or member.size > MAX_FILE or not is_safe_name(name) or not name.startswith(package + "/"):
+                    continue
+                stream = tar.extractfile(member)
+                if stream is not None:
+                    files[name] = stream.read()
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise EngineError(f"the source of {package} came damaged: {error}") from error
+    return files
+
+
+def _describe(
+    host: Host, service: Service, engine: Engine, install: EngineInstall, state: ServiceState, notes: tuple[str, ...]
+) -> CaptureMeta:
+    return CaptureMeta(
+        host=host.name,
+        service=service.name,
+        service_kind=service.kind,
+        engine=engine.profile.name,
+        engine_version=install.version,
+        source_root=install.root,
+        run=state.run,
+        when=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        exit=state.exit,
+        active=state.active,
+        notes=notes,
+    )
+
+
+def _mask_launch(launch: Launch, engine: Engine) -> Launch:
+    """Masked, and free of bytes that a capture's text files cannot hold."""
+    secret = engine.profile.secret
+    return Launch(
+        entry=tuple(clean(w) for w in mask_args(launch.entry, secret)),
+        args=tuple(clean(w) for w in mask_args(launch.args, secret)),
+        env={clean(k): clean(v) for k, v in mask_env(launch.env, secret).items()},
+        cwd=None if launch.cwd is None else clean(launch.cwd),
+        user=launch.user,
+    )
+
+
+def _bare_facts(install: EngineInstall) -> Facts:
+    return Facts(python_version=install.python_version, packages=install.packages)
