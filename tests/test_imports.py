@@ -18,30 +18,18 @@ TABLE: dict[str, set[str]] = {
     "errors": set(),
     "model": set(),
     "protocols": {"model"},
-    "redact": {"model"},
+    "argv": {"model", "errors"},
+    "redact": {"model", "argv"},
     "codec": {"model", "errors"},
     "knowledge": {"model", "protocols", "errors"},
-    "engines": {"model", "protocols", "errors", "knowledge", "redact"},
-    "analysis": {"model", "protocols", "errors", "redact"},
-    "hosts": {"model", "protocols", "errors", "redact"},
-    "services": {"model", "protocols", "errors", "redact"},
+    "engines": {"model", "protocols", "errors", "knowledge", "redact", "argv"},
+    "analysis": {"model", "protocols", "errors", "redact", "argv"},
+    "hosts": {"model", "protocols", "errors", "redact", "argv"},
+    "services": {"model", "protocols", "errors", "redact", "argv"},
     "report": {"model", "protocols", "redact"},
-    "loop": {"model", "protocols", "errors", "analysis", "redact", "codec"},
-    "cli": {
-        "model",
-        "protocols",
-        "errors",
-        "knowledge",
-        "engines",
-        "analysis",
-        "hosts",
-        "services",
-        "report",
-        "loop",
-        "redact",
-        "codec",
-    },
+    "loop": {"model", "protocols", "errors", "analysis", "redact", "argv", "codec"},
 }
+TABLE["cli"] = set(TABLE)
 ROOT = {"__init__", "__main__"}  # the package's own files: version, and a way to start the command
 
 # each third-party library (and subprocess) stands behind these modules only

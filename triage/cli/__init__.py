@@ -47,20 +47,31 @@ def find_command(name: str) -> Callable[[Namespace], int]:
     """The function behind a command's name; imports only what that command needs."""
     match name:
         case "replay":
-            from triage.cli.offline import replay_capture as command
+            from triage.cli.offline import replay_capture
+
+            return replay_capture
         case "report":
-            from triage.cli.offline import report_session as command
+            from triage.cli.offline import report_session
+
+            return report_session
         case "run":
-            from triage.cli.live import run_loop as command
+            from triage.cli.live import run_loop
+
+            return run_loop
         case "capture":
-            from triage.cli.live import capture_service as command
+            from triage.cli.live import capture_service
+
+            return capture_service
         case "undo":
-            from triage.cli.live import undo_session as command
+            from triage.cli.live import undo_session
+
+            return undo_session
         case "demo":
-            from triage.cli.demo import run_demo as command
+            from triage.cli.demo import run_demo
+
+            return run_demo
         case _:
             raise AssertionError(name)
-    return command
 
 
 def _explain(message: str, hint: str) -> None:

@@ -17,6 +17,7 @@ from triage.errors import UsageError
 from triage.knowledge import load_profile, profile_names
 from triage.model import CaptureMeta, Facts, Launch, ModelConfig
 from triage.protocols import Capture, EngineProfile
+from triage.redact import mask_args, mask_env
 
 MAX_LOG = 64 * 1024 * 1024  # bytes; of a longer log the last part is read
 MAX_MODEL_CONFIG = 4 * 1024 * 1024  # bytes
@@ -68,11 +69,15 @@ def find_engine(argv: Sequence[str], prefer: str = DEFAULT_ENGINE) -> tuple[Engi
 
 def parse_launch(text: str, env: Mapping[str, str], prefer: str = DEFAULT_ENGINE) -> tuple[EngineProfile, Launch]:
     """`--launch` and `--env` -> the engine and the launch. Secrets are masked. Raises UsageError."""
-    from triage.engines.profile import ProfileEngine
-
     typed, argv = split_words(text)
     profile, entry, args = find_engine(argv, prefer)
-    return profile, ProfileEngine(profile).mask_launch(Launch(entry, args, {**typed, **env}))
+    return profile, mask_launch(Launch(entry, args, {**typed, **env}), profile)
+
+
+def mask_launch(launch: Launch, profile: EngineProfile) -> Launch:
+    """The launch with the values of secret flags and variables masked."""
+    words, env = mask_args(launch.argv, profile.secret), mask_env(launch.env, profile.secret)
+    return replace(launch, entry=words[: len(launch.entry)], args=words[len(launch.entry) :], env=env)
 
 
 def parse_facts(pairs: Sequence[tuple[str, str]], base: Facts) -> Facts:
@@ -135,7 +140,6 @@ def build_capture(args: Namespace) -> tuple[Capture, EngineProfile]:
 def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple[Capture, EngineProfile]:
     """The capture with --launch, --env, --fact, --model-config and --source in place of its own. Raises UsageError."""
     from triage.analysis.trees import open_tree
-    from triage.engines.profile import ProfileEngine
 
     env = dict(args.env)
     if args.launch is not None:
@@ -143,7 +147,7 @@ def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple
         capture = replace(capture, launch=launch, meta=replace(capture.meta, engine=profile.name))
     elif env and capture.launch is not None:
         launch = replace(capture.launch, env={**capture.launch.env, **env})
-        capture = replace(capture, launch=ProfileEngine(profile).mask_launch(launch))
+        capture = replace(capture, launch=mask_launch(launch, profile))
     elif env:
         raise UsageError("--env belongs to a launch", hint="give the command line too, with --launch")
     capture = replace(capture, facts=parse_facts(args.fact, capture.facts))
