@@ -31,8 +31,8 @@ find -H "./$2" -type f -name '*.py' -size -50000000c -print0 | tar -cf - --no-re
 """
 
 
-def capture_run(host: Host, service: Service, engine: Engine, observer: Observer) -> Capture:
-    """Capture the service's current or last run; nothing on the host changes.
+def capture_run(host: Host, service: Service, engine: Engine, observer: Observer, run: str | None = None) -> Capture:
+    """Capture one run of the service (default: the current or last one); nothing on the host changes.
 
     Raises ServiceError (no such service, no access to its log), EngineError (it does not start this engine, or its
     Python has no such package), HostError. What is merely missing (facts, a model's config) becomes a note.
@@ -54,7 +54,7 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     state = service.read_state()
     launch = read_launch(service, engine)
     step("reading the log")
-    chunk = service.read_log(run=state.run)
+    chunk = service.read_log(run=run or state.run)
     if chunk.cut:
         notes.append("earlier messages of this run were left out (size limit)")
     step("looking for the engine")
@@ -66,7 +66,7 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     step("reading the source")
     source = fetch_source(host, install, engine.profile.package)
     secrets = collect_secrets(launch.argv, launch.env, engine.profile.secret)
-    meta = _describe(host, service, engine, install, state, tuple(notes))
+    meta = _describe(host, service, engine, install, replace(state, run=run or state.run), tuple(notes))
     masked = tuple(ModelConfig(clean(m.path), mask_text(m.text, secrets)) for m in models)
     return Capture(meta, _mask_launch(launch, engine), facts, mask_text(chunk.data, secrets), source, masked)
 
@@ -83,7 +83,7 @@ def read_launch(service: Service, engine: Engine) -> Launch:
 
 
 def fetch_source(host: Host, install: EngineInstall, package: str) -> SourceTree:
-    """The source: on this machine the folder itself, else the package's `.py` files by one exec. Raises EngineError, HostError."""
+    """The source: here the folder itself, elsewhere the package's `.py` files by one exec. Raises EngineError, HostError."""
     if host.name == "local":
         return FolderTree(Path(install.root))
     result = host.run(Command(("sh", "-c", _TAR, "sh", install.root, package), timeout=180.0, max_output=256_000_000))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from triage.analysis.trees import FolderTree, MemoryTree, RecordingTree, is_safe_name, walk_python
@@ -45,7 +45,7 @@ class _Folder:
 class _Index:
     """The tables of capture.toml that are not fields of its top level."""
 
-    facts: Facts = Facts()
+    facts: Facts = field(default_factory=Facts)
     launch: Launch | None = None
     models: tuple[_Model, ...] = ()
     listings: tuple[_Folder, ...] = ()
