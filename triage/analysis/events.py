@@ -235,7 +235,8 @@ def _death_event(record: LogRecord, index: int, head: str) -> Event | None:
         return event("signal", "follow_up", int(_SHELL_SIGNALS[match[1]]))
     if match := _FATAL_PYTHON.match(head):
         number = next((int(s) for word, s in _SHELL_SIGNALS.items() if word in match["what"]), None)
-        return event("signal" if number else "exit", "root", number)
+        aborted = number == signals.SIGABRT  # who aborts has said why before
+        return event("signal" if number else "exit", "follow_up" if aborted else "root", number)
     if match := _TERMINATE.match(head):
         what = _WHAT.search(head)
         message = what["what"].strip() if what else ""

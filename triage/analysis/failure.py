@@ -185,6 +185,10 @@ def _make_failure(candidates: Sequence[Event], open_events: Sequence[Event], asi
 def _why_after(event: Event, chosen: Event) -> str:
     if event.role == "noise":
         return _NOISE
+    if event.kind == "signal" and event.signal == chosen.signal:
+        return "another word for the same death"
+    if event.role == chosen.role == "follow_up":
+        return "tells of the same end"
     if event.role == "follow_up":
         return "follows from the failure: it only reports that another process ended"
     where = "came after" if event.index >= chosen.index else "came before"

@@ -53,14 +53,14 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("ranktag", r"\[(?P<tags>(?:[A-Z_]{2,12}\d{1,6})(?: [A-Z_]{2,12}\d{1,6}){0,7})\] ?"),
     (
         "loguru",
-        rf"(?P<clock>{_DATE} {_TIME}) \| (?P<level>[A-Z]{{4,8}}) {{0,8}}\| [^\s|]{{1,200}} - ",
+        rf"(?P<clock>{_DATE} {_TIME}) \| (?P<level>[A-Z]{{4,8}}) {{0,8}}\| [^\s|]{{1,200}} -(?: |$)",
     ),
     (
         "pylogging",
-        rf"(?P<clock>{_DATE} {_TIME})(?: - [\w.<>]{{1,120}})? - (?P<level>{_LEVELS}) - ",
+        rf"(?P<clock>{_DATE} {_TIME})(?: - [\w.<>]{{1,120}})? - (?P<level>{_LEVELS}) -(?: |$)",
     ),
     ("vllm", rf"(?P<level>{_LEVELS}) (?P<clock>\d\d-\d\d {_TIME}) \[?[\w./]{{1,80}}\.py:\d{{1,6}}\] "),
-    ("iso", rf"\[?(?P<clock>{_DATE}[ T]{_TIME}{_ZONE})\]? "),
+    ("iso", rf"\[?(?P<clock>{_DATE}[ T]{_TIME}{_ZONE})\]?(?: |$)"),
     ("short", rf"\[(?P<clock>\d\d-\d\d {_TIME})\] ?"),
     ("level", rf"(?P<level>{_LEVELS}):(?: {{1,8}}|(?=[\w.]{{1,64}}:))"),
     ("compose", r"(?P<stream>[A-Za-z0-9][\w.-]{0,62}) {0,40}\| ?"),
@@ -69,6 +69,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
 _COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _PATTERNS)
 _ALWAYS = frozenset({"journal", "cri", "pod", "ray", "torchrank"})  # on every line by their nature
 _WEAK = frozenset({"compose", "slurm"})  # looks like content; believed only where most lines have it
+_LOGGERS = frozenset({"sglang", "loguru", "pylogging", "vllm"})  # a logger's own stamp, even where every line has it
 _NEVER = frozenset({"level"})  # once a record by its nature
 _SUPERVISOR = re.compile(rf"{_DATE} {_TIME} DEBG '[^']{{1,200}}' std(?:out|err) output:\s*$")
 _FRAME_LINE = re.compile(r'\s*(?:\| *)?File "[^"]+", line \d')
@@ -148,7 +149,7 @@ class Framing:
             clock = found.get("clock") or match.group(0).strip()
             if name in self.each_line:
                 streams.append(found.get("stream") or tags)
-                if name not in _ALWAYS and name not in _WEAK:
+                if name in _LOGGERS:
                     tick = clock
             else:
                 stamp = stamp or clock

@@ -207,7 +207,8 @@ class _Open:
         if self.last_bare in _CHAIN:
             return True
         if HEADER in text or text.startswith("Exception Group Traceback"):
-            return self.last_bare.endswith(":") or self.last_bare == '"""' or text.startswith("  ")
+            above = self.last_bare
+            return above.endswith(":") or above == '"""' or above.startswith("Exception ignored") or text.startswith("  ")
         if self.phase == "frames":
             if text.startswith((" ", "|")) or is_file_line(text.strip()):
                 return True
