@@ -1,7 +1,8 @@
 """Records to JSON values and back, for sessions and for --json: names are the field names and stay stable.
 
-A field that is declared `repr=False` (raw bytes, a secret's text) never leaves: it is left out, and reading gives it an
-empty value. A Secret is written as MASK. A field whose type is a choice of several records carries `"type"`.
+A field that is declared `repr=False` or holds bytes (raw contents, a secret's text) never leaves: it is left out, and
+reading gives it its default or an empty value. A Secret is written as MASK. A field whose type is a choice of several
+records carries `"type"`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _encode(value: object, hint: Any) -> JsonValue:
         hints = _hints(type(value))
         table: dict[str, JsonValue] = {"type": type(value).__name__} if len(_records_of(hint)) > 1 else {}
         for field in fields(value):
-            if field.repr:
+            if field.repr and hints[field.name] is not bytes:
                 table[field.name] = _encode(getattr(value, field.name), hints[field.name])
         return table
     if isinstance(value, collections.abc.Mapping):
@@ -143,7 +144,7 @@ def _decode_record(value: Any, cls: type, where: str) -> object:
     hints = _hints(cls)
     given: dict[str, object] = {}
     for field in fields(cls):
-        if not field.repr:
+        if not field.repr or hints[field.name] is bytes:
             if _has_no_default(field):
                 given[field.name] = b"" if hints[field.name] is bytes else ""
         elif field.name in value:

@@ -170,7 +170,7 @@ class _Reader:
         pairs: list[tuple[str, str]] = []
         for i, item in enumerate(self.tables("phases", ("name", "marks"))):
             name = self.check_text(f"phases[{i}].name", item.get("name"))
-            marks = self.check_texts(f"phases[{i}].marks", item.get("marks"), needed=i > 0)
+            marks = self.check_texts(f"phases[{i}].marks", item.get("marks", []), needed=i > 0)
             pairs.extend((name, mark) for mark in marks or ("",))
         return tuple(pairs)
 

@@ -48,14 +48,15 @@ class FolderTree:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
-                return None
-            try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+            os.close(handle)
+            return None
+        try:
+            with os.fdopen(handle, "rb") as stream:
                 data = stream.read(MAX_FILE + 1)
-            except OSError:
-                return None
+        except OSError:
+            return None
         return data if len(data) <= MAX_FILE else None
 
     def is_package(self, file: str) -> bool:

@@ -211,8 +211,14 @@ def _backup_path(step: Step, journal: Journal, number: int) -> str | None:
 def _describe_plan(plan: Plan, number: int, backups: Sequence[str | None]) -> dict[str, JsonValue]:
     shown = to_json(replace(plan, diff=""))
     assert isinstance(shown, dict)
-    digests: list[JsonValue] = [hashlib.sha256(s.data).hexdigest() if isinstance(s, WriteFile) else None for s in plan.undo]
+    digests: list[JsonValue] = [_digest_contents(step) for step in plan.undo]
     return {"event": "plan", "plan": number, "record": shown, "undo_digests": digests, "undo_backups": list(backups)}
+
+
+def _digest_contents(step: Step) -> str | None:
+    """Of what a step needs and the journal does not hold."""
+    contents = step.data if isinstance(step, WriteFile) else step.command.stdin if isinstance(step, RunCommand) else b""
+    return hashlib.sha256(contents).hexdigest() if contents or isinstance(step, WriteFile) else None
 
 
 def _read_plans(journal: Journal) -> list[_Stored]:
@@ -253,8 +259,8 @@ def _fill_undo(host: Host, stored: _Stored) -> tuple[Step, ...]:
     """The undo steps with the contents that are kept on the host. Raises CaptureError when these are not what was kept."""
     filled: list[Step] = []
     for step, digest, backup in zip(stored.undo, stored.digests, stored.backups, strict=True):
-        if isinstance(step, RunCommand) and any(isinstance(word, Secret) for word in step.command.argv):
-            raise CaptureError(f"{stored.what}: its undo needs a secret that is not stored")
+        if isinstance(step, RunCommand) and (digest is not None or any(isinstance(w, Secret) for w in step.command.argv)):
+            raise CaptureError(f"{stored.what}: its undo needs a secret or an input that is not stored")
         if isinstance(step, WriteFile):
             step = _fill_write(host, step, digest, backup)
         filled.append(step)

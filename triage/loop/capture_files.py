@@ -162,10 +162,11 @@ def _read_plain(directory: Path, name: str, limit: int, tail: bool = False) -> t
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise CaptureError(f"{path} cannot be read: {error.strerror}") from error
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        raise CaptureError(f"{path} is not a plain file")
     with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise CaptureError(f"{path} is not a plain file")
         left_out = max(status.st_size - limit, 0)
         if left_out and not tail:
             raise CaptureError(f"{path} is too large ({status.st_size} bytes)")
