@@ -391,6 +391,7 @@ def check_every_format(subject: Session) -> None:
         "What was changed",
         "Attempts",
         "Proposed patch",
+        "The plan, not in place",
         "Changed silently in the launch as typed",
         "Evidence",
         "Alternatives",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WHERE_TO_SEND = "please send this line, and the output with TRIAGE_DEBUG=1, to the issue tracker of sglang-triage"
 INTERRUPTED = 130
+AFTER_INTERRUPT = {"undo": "run the same command again to finish"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,13 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # argparse has printed its usage or its help
         return done.code if isinstance(done.code, int) else 2
     try:
-        with _signals_interrupt():
-            return find_command(args.name)(args)
+        with _signals_interrupt() as signals:
+            code = find_command(args.name)(args)
+        return INTERRUPTED if signals else code
     except TriageError as error:
         _explain(str(error), error.hint)
         return error.exit_code
     except KeyboardInterrupt:
-        write_progress("triage: interrupted; nothing was changed")
+        write_progress(f"triage: interrupted; {AFTER_INTERRUPT.get(args.name, 'nothing was changed')}")
         return INTERRUPTED
     except Exception as error:  # the one broad clause: a bug of ours is said in one line, with a way to report it
         if os.environ.get("TRIAGE_DEBUG") == "1":
@@ -83,18 +85,23 @@ def _explain(message: str, hint: str) -> None:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """A hang-up or a plain kill ends like Ctrl-C does, with the same care; a hang-up that nohup ignores stays ignored."""
+def _signals_interrupt() -> Iterator[list[int]]:
+    """A hang-up or a plain kill ends like Ctrl-C does, with the same care; what nohup ignores stays ignored.
+
+    Yields the signals that came: a command may have ended in good order because of one.
+    """
+    came: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
     before = {}
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(name) is signal.SIG_DFL:
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) in (signal.SIG_DFL, signal.default_int_handler):
             before[name] = signal.signal(name, interrupt)
     try:
-        yield
+        yield came
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)

@@ -17,7 +17,7 @@ from triage.errors import UsageError
 from triage.knowledge import load_profile, profile_names
 from triage.model import CaptureMeta, Facts, Launch, ModelConfig
 from triage.protocols import Capture, EngineProfile
-from triage.redact import mask_args, mask_env
+from triage.redact import collect_secrets, mask_args, mask_env, mask_text
 
 MAX_LOG = 64 * 1024 * 1024  # bytes; of a longer log the last part is read
 MAX_MODEL_CONFIG = 4 * 1024 * 1024  # bytes
@@ -62,16 +62,16 @@ def find_engine(argv: Sequence[str], prefer: str = DEFAULT_ENGINE) -> tuple[Engi
         if parts is not None:
             return profile, *parts
     raise UsageError(
-        f"this command line starts no engine that triage knows: {' '.join(argv)[:200]}",
+        f"this command line starts no engine that triage knows: {' '.join(mask_args(argv))[:200]}",
         hint=f"known engines: {', '.join(profile_names())}; the arguments alone will do, beginning with a flag",
     )
 
 
 def parse_launch(text: str, env: Mapping[str, str], prefer: str = DEFAULT_ENGINE) -> tuple[EngineProfile, Launch]:
-    """`--launch` and `--env` -> the engine and the launch. Secrets are masked. Raises UsageError."""
+    """`--launch` and `--env` -> the engine and the launch, with its secrets still in it. Raises UsageError."""
     typed, argv = split_words(text)
     profile, entry, args = find_engine(argv, prefer)
-    return profile, mask_launch(Launch(entry, args, {**typed, **env}), profile)
+    return profile, Launch(entry, args, {**typed, **env})
 
 
 def mask_launch(launch: Launch, profile: EngineProfile) -> Launch:
@@ -132,7 +132,7 @@ def build_capture(args: Namespace) -> tuple[Capture, EngineProfile]:
     else:
         log, notes = read_log(args.what)
         meta = CaptureMeta("", args.what, "log", DEFAULT_ENGINE, None, None, None, None, notes=notes)
-        capture = Capture(meta, None, Facts(), log, None)
+        capture = Capture(meta, None, Facts(), mask_text(log, ()), None)
         profile = load_profile(DEFAULT_ENGINE)
     return lay_over(capture, profile, args)
 
@@ -144,7 +144,9 @@ def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple
     env = dict(args.env)
     if args.launch is not None:
         profile, launch = parse_launch(args.launch, env, profile.name)
-        capture = replace(capture, launch=launch, meta=replace(capture.meta, engine=profile.name))
+        log = mask_text(capture.log, collect_secrets(launch.argv, launch.env, profile.secret))
+        meta = replace(capture.meta, engine=profile.name)
+        capture = replace(capture, launch=mask_launch(launch, profile), log=log, meta=meta)
     elif env and capture.launch is not None:
         launch = replace(capture.launch, env={**capture.launch.env, **env})
         capture = replace(capture, launch=mask_launch(launch, profile))
@@ -153,7 +155,7 @@ def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple
     capture = replace(capture, facts=parse_facts(args.fact, capture.facts))
     if args.model_config is not None:
         typed = _name_model(capture.launch, profile) or args.model_config
-        text = read_regular(Path(args.model_config), MAX_MODEL_CONFIG)[0].decode("utf-8", "replace")
+        text = mask_text(read_regular(Path(args.model_config), MAX_MODEL_CONFIG)[0].decode("utf-8", "replace"), ())
         others = tuple(m for m in capture.models if m.path != typed)
         capture = replace(capture, models=(ModelConfig(typed, text), *others))
     if args.source is not None:

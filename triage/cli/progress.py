@@ -19,11 +19,9 @@ REPEAT_AFTER = 15.0  # seconds of one phase after which a plain line is written 
 
 
 class Progress:
-    """Implements `Observer`. Use it as a context manager. `state` says what a reader must know after an interruption."""
+    """Implements `Observer`. Use it as a context manager."""
 
-    def __init__(self, undo_command: str = "triage undo") -> None:
-        self.state = "nothing was changed"
-        self._undo = undo_command
+    def __init__(self) -> None:
         self._status: Status | None = None
         self._last: tuple[str, float] = ("", 0.0)
 
@@ -67,11 +65,9 @@ class Progress:
             self._line(f"loses: {loss}")
         for change in patch.silent:
             self._line(f"changes silently: {change.field} {change.asked} becomes {change.used}")
-        self.state = f"the change may have been begun: `{self._undo}` puts everything back"
 
     def applied(self, plan: Plan) -> None:
         self._line(f"applied: {plan.what}")
-        self.state = f"the change is in place: `{self._undo}` puts everything back"
 
     def observed(self, observation: Observation) -> None:
         why = f": {observation.why}" if observation.why else ""

@@ -16,6 +16,7 @@ from triage.model import (
     OutcomeName,
     Patch,
     PathCondition,
+    Plan,
     Session,
     Setting,
     SilentChange,
@@ -136,6 +137,8 @@ def build_report(subject: Subject) -> Report:
         best = diagnosis.patches[:1]
         if best and (session is None or session.applied != best[0]):
             add("Proposed patch", _show_patch(best[0]))
+        if session is not None and session.applied is None:
+            add("The plan, not in place", _show_plan(session.plan))
         add("Changed silently in the launch as typed", _show_silent(diagnosis.silent))
         add("Evidence", _show_evidence(diagnosis))
         add("Alternatives", _show_alternatives(diagnosis.patches[1:]))
@@ -286,10 +289,14 @@ def _show_silent(changes: tuple[SilentChange, ...]) -> Iterator[Block]:
 def _show_change(session: Session) -> Iterator[Block]:
     if session.applied is not None:
         yield from _show_patch(session.applied)
+        yield from _show_plan(session.plan)
     elif session.outcome != "healthy":
         yield Paragraph("Nothing: the service is as it was found.")
-    if session.plan is not None and session.plan.diff:
-        yield Code(tuple(_diff_line(t) for t in session.plan.diff.splitlines()), session.plan.what)
+
+
+def _show_plan(plan: Plan | None) -> Iterator[Block]:
+    if plan is not None and plan.diff:
+        yield Code(tuple(_diff_line(t) for t in plan.diff.splitlines()), plan.what)
 
 
 def _diff_line(text: str) -> CodeLine:

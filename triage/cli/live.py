@@ -1,0 +1,183 @@
+"""Commands that work on a host: run, capture, undo."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from triage.cli.console import is_terminal, write_progress, write_result
+from triage.cli.given import DEFAULT_ENGINE, find_engine, split_words
+from triage.cli.offline import show_result
+from triage.cli.outcome import exit_code
+from triage.cli.progress import Progress
+from triage.engines import ProfileEngine
+from triage.errors import UsageError
+from triage.knowledge import load_profile
+from triage.model import Diagnosis, Patch, Plan
+from triage.protocols import Capture, Engine, Host, Service
+
+if TYPE_CHECKING:
+    from triage.loop.run import Decide, Diagnose
+
+
+@dataclass(frozen=True)
+class Target:
+    """The server that a command works on. `options` are the words that name it again, for a hint."""
+
+    host: Host
+    service: Service
+    engine: Engine
+    options: str
+
+
+@contextmanager
+def open_target(args: Namespace) -> Iterator[Target]:
+    """Connect and name the service; nothing is read or changed yet. Raises UsageError, HostError, ServiceError."""
+    from triage.hosts import open_host
+    from triage.services import CommandService, SystemdService
+
+    check_target(args)
+    options = ["--host", args.host, *(("--unit", args.unit) if args.unit else ("--command", args.command, "--log", args.log))]
+    if args.user_unit:
+        options.append("--user-unit")
+    host = open_host(
+        args.host,
+        ssh_config=Path(args.ssh_config) if args.ssh_config else None,
+        known_hosts=Path(args.known_hosts) if args.known_hosts else None,
+    )
+    try:
+        service: Service
+        if args.unit:
+            engine = ProfileEngine(load_profile(DEFAULT_ENGINE))
+            service = SystemdService(host, args.unit, engine.split_command, engine.profile.secret, user=args.user_unit)
+        else:
+            env, argv = split_words(args.command)
+            engine = ProfileEngine(find_engine(argv)[0])
+            service = CommandService(host, argv, args.log, env, args.cwd, engine.profile.secret)
+        yield Target(host, service, engine, shlex.join(options))
+    finally:
+        host.close()
+
+
+def check_target(args: Namespace) -> None:
+    """Raises UsageError unless exactly one of --unit and --command (with --log) is given."""
+    if bool(args.unit) == bool(args.command):
+        raise UsageError("name the server: --unit U, or --command ARGV with --log PATH")
+    if args.command and not args.log:
+        raise UsageError("--command needs --log, the file on the host that its output goes to")
+    if args.unit and (args.log or args.cwd):
+        raise UsageError("--log and --cwd belong to --command: a unit has a journal and a folder of its own")
+    if args.command and args.user_unit:
+        raise UsageError("--user-unit belongs to --unit")
+
+
+def run_loop(args: Namespace) -> int:
+    """The closed loop. The plan and the progress are on stderr, the report is on stdout."""
+    from triage.loop.apply import has_standing_change
+    from triage.loop.run import Budget, run_session
+    from triage.loop.session import SessionStore
+
+    store = SessionStore()
+    with open_target(args) as target, Progress() as progress:
+        session = run_session(
+            target.host,
+            target.service,
+            target.engine,
+            make_diagnose(target.engine),
+            progress,
+            store,
+            make_decide(args, progress),
+            Budget(args.max_attempts, args.deadline),
+            keep=args.keep,
+        )
+        standing = has_standing_change(store.directory(session.id))
+    show_result(session, args.json)
+    write_progress(f"session {session.id}: triage report {session.id} shows it again")
+    if standing:
+        write_progress(f"the change stands; to take it back: triage undo {target.options}")
+    return exit_code(session.outcome, live=True)
+
+
+def capture_service(args: Namespace) -> int:
+    """Write the capture of the last run. stdout is the directory."""
+    from triage.loop.capture import capture_run, save_capture
+
+    path = Path(args.output)
+    check_empty(path)
+    with open_target(args) as target, Progress() as progress:
+        capture = capture_run(target.host, target.service, target.engine, progress)
+    for note in capture.meta.notes:
+        write_progress(f"triage: {note}")
+    save_capture(trim_source(capture, target.engine), path)
+    write_result(f"{path}\n")
+    return 0
+
+
+def undo_session(args: Namespace) -> int:
+    """Take back what the newest session with a standing change did."""
+    from triage.loop.session import SessionStore
+    from triage.loop.undo import undo_session
+
+    with open_target(args) as target:
+        session = undo_session(target.host, target.service.name, SessionStore())
+    write_result(f"{session.service} on {session.host} is as it was before session {session.id}; the server was not restarted\n")
+    return 0
+
+
+def make_diagnose(engine: Engine) -> Diagnose:
+    """The loop's view of analysis: a capture and what was tried -> a diagnosis."""
+    from triage.analysis import diagnose
+
+    def diagnose_capture(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
+        return diagnose(capture, engine.profile, tried)
+
+    return diagnose_capture
+
+
+def make_decide(args: Namespace, progress: Progress) -> Decide:
+    """Consent: --apply and --yes give it, --dry-run never does, else a person at a terminal is asked.
+
+    A patch that changes something protected is never applied on --apply alone: it takes --yes or the person.
+    """
+
+    def decide(diagnosis: Diagnosis, plan: Plan, patch: Patch) -> bool:
+        if args.dry_run:
+            return False
+        protected = diagnosis.outcome == "needs_consent"
+        if args.yes or (args.apply and not protected):
+            return True
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            progress.note("nothing was changed: --apply applies this plan")
+            return False
+        return progress.ask("This changes a protected setting. Apply it?" if protected else "Apply this plan?")
+
+    return decide
+
+
+def trim_source(capture: Capture, engine: Engine) -> Capture:
+    """The capture with the files that a diagnosis reads, in place of the whole package."""
+    from triage.analysis import diagnose
+    from triage.analysis.trees import RecordingTree
+
+    if capture.source is None:
+        return capture
+    tree = RecordingTree(capture.source)
+    capture = replace(capture, source=tree)
+    diagnose(capture, engine.profile)
+    return capture
+
+
+def check_empty(path: Path) -> None:
+    """Raises UsageError where a capture cannot be written: it is a file, or a folder that holds something."""
+    try:
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be used: {error.strerror}") from error
+    if taken:
+        raise UsageError(f"{path} exists already and is not an empty directory")
