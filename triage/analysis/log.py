@@ -225,7 +225,7 @@ class _Open:
             return line.tick is None or line.tick == self.tick
         if is_file_line(text.strip()) and text.startswith(" "):
             return True
-        return line.tick is None and (self.stamp is not None or text.startswith(" "))
+        return text.startswith(" ") or (line.tick is None and self.stamp is not None)
 
     def takes_stamped(self, line: Line) -> bool:
         """Whether a stamped line of the same rank and stream goes on with this record: a traceback stamped line by line."""

@@ -21,6 +21,7 @@ _EXCEPTION = re.compile(r"(?P<name>[A-Za-z_][\w.<>]{0,200}(?:\[[\w., ]{0,80}\])?
 _ERROR_NAME = re.compile(r"(?:[\w<>]{1,80}\.){0,12}\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Group)(?::|$)")
 _NOT_SOURCE = re.compile(r"\s*(?:[\^~ ]+|\.\.\.<\d+ lines?>\.\.\.|\[Previous line repeated \d+ more times?\])$")
 _GROUP_SEPARATOR = re.compile(r"\s*\+[-+]{2,80}(?: (?:\d{1,4}|\.\.\.) -{2,80})?\s*$")
+_GROUP_MESSAGE = re.compile(r" \(\d{1,6} sub-exceptions?\)")
 _GROUP_BAR = re.compile(r"\s*\| ?")
 _INSTALLED = re.compile(r"(?:^|/)(?:site-packages|dist-packages)/")
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python\d[\d.]*)(?:/|$)")
@@ -59,6 +60,8 @@ def relative_file(path: str, package: str) -> str | None:
         inside = path[installed[-1].end() :]
         return inside if inside.split("/", 1)[0] == package and "/" in inside else None
     last = len(parts) - 1 - parts[::-1].index(package)
+    checkout = next((i for i in range(1, last) if parts[i] == package and parts[i - 1] == "python"), None)
+    last = checkout if checkout is not None else last
     tail = parts[last:]
     if len(tail) < 2 or not tail[-1].endswith((".py", ".pyx", ".pyc")):
         return None
@@ -215,9 +218,9 @@ class _Parser:
             if not any(line.text.strip() for line in section):
                 continue
             inner = _Parser(section, self._rank, self._package)
-            is_group = any(GROUP_HEADER in line.text for line in section)
             heads = [i for i, line in enumerate(section) if HEADER in line.text]
-            parsed.append((inner._parse_block(heads[-1] if heads else 0)[0], is_group))
+            raised = inner._parse_block(heads[-1] if heads else 0)[0]
+            parsed.append((raised, bool(_GROUP_MESSAGE.search(raised.message))))
         leaves = [raised for raised, is_group in parsed if not is_group and raised.exception]
         groups = [raised for raised, is_group in parsed if is_group]
         if not leaves:
