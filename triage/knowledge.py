@@ -29,7 +29,17 @@ _REQUIRED = [
     "ready_marks",
     "fatal_marks",
 ]
-_OPTIONAL = ["generate_path", "phases", "environment_prefixes", "secret", "capabilities", "model_path_fields", "protected"]
+_OPTIONAL = [
+    "generate_path",
+    "phases",
+    "environment_prefixes",
+    "secret",
+    "capabilities",
+    "model_path_fields",
+    "protected",
+    "declares",
+    "view",
+]
 
 
 def data_root() -> Path:
@@ -102,6 +112,8 @@ class _Reader:
             capabilities=self.reasons("capabilities"),
             environment_prefixes=self.texts("environment_prefixes", needed=False),
             model_path_fields=self.texts("model_path_fields", needed=False),
+            declares=self.texts("declares", needed=False),
+            view=self.dotted("view") if "view" in self._table else None,
         )
 
     def check_text(self, key: str, value: object) -> str:

@@ -68,6 +68,10 @@ class Service(Protocol):
         """The effective launch, secrets masked. Raises ServiceError when it has a form that cannot be read."""
         ...
 
+    def read_secrets(self) -> frozenset[str]:
+        """Secret values of the launch, for masking them in the log and in every output. Raises ServiceError."""
+        ...
+
     def read_log(self, run: str | None = None, after: str | None = None) -> LogChunk:
         """Messages of one run only (default: the last), after a cursor. Raises ServiceError when unreadable (no access)."""
         ...
@@ -128,6 +132,8 @@ class EngineProfile:
     capabilities: Mapping[str, str] = field(default_factory=dict)  # dest -> what is lost when it is removed
     environment_prefixes: tuple[str, ...] = ()  # variables that belong to the engine
     model_path_fields: tuple[str, ...] = ()
+    declares: tuple[str, ...] = ()  # functions whose keyword arguments are settings that validation decides
+    view: str | None = None  # dotted function of the args object that gives its resolved view, where a release has one
 
     def protection(self, name: str) -> str | None:
         """Why a field or variable is never changed without consent, None when it may be; keys may be patterns (`*_path`)."""

@@ -113,7 +113,7 @@ def has_standing_change(directory: Path) -> bool:
 def run_step(host: Host, step: Step) -> None:
     """Run one step. Raises PlanConflict when its file is not as expected, HostError when its command fails."""
     if isinstance(step, RunCommand):
-        _run(host, step.command)
+        _run_or_conflict(host, step.command)
         return
     _check_expect(host, step.path, step.expect, step.as_root)
     if isinstance(step, WriteFile):
@@ -152,7 +152,7 @@ def _undo_step(host: Host, step: Step) -> None:
     now = digest_file(host, step.path, step.as_root)
     target = hashlib.sha256(step.data).hexdigest() if isinstance(step, WriteFile) else None
     if now != target:
-        if step.expect is not None and now != step.expect:
+        if now != step.expect:
             raise _conflict(step.path)
         if isinstance(step, WriteFile):
             host.write_file(step.path, step.data, step.mode, root=step.as_root)
@@ -185,6 +185,19 @@ def _remove(host: Host, step: RemoveFile) -> None:
     if step.and_folder is not None:
         # A folder that holds other files stays; rmdir says so with its status.
         host.run(Command(("rmdir", "--", step.and_folder), root=step.as_root))
+
+
+def _run_or_conflict(host: Host, command: Command) -> None:
+    """A plan compares the files that it was computed from by their digests; a difference is a conflict like any other."""
+    if str(command.argv[0]) != "sha256sum":
+        _run(host, command)
+        return
+    result = host.run(command)
+    changed = [line.rpartition(b": ")[0] for line in result.stdout.splitlines() if line.endswith(b": FAILED")]
+    if changed:
+        raise _conflict("".join(c if c.isprintable() else "?" for c in changed[0].decode("utf-8", "replace"))[:300])
+    if result.status != 0:
+        _run(host, command)
 
 
 def _run(host: Host, command: Command) -> None:

@@ -18,7 +18,7 @@ from triage.errors import EngineError, TriageError
 from triage.loop.capture_files import MAX_SOURCE, MAX_SOURCE_FILES, load_capture, save_capture
 from triage.model import CaptureMeta, Command, Facts, Launch, ModelConfig, ServiceState
 from triage.protocols import Capture, Engine, EngineInstall, Host, Observer, Service, SourceTree
-from triage.redact import collect_secrets, mask_args, mask_env, mask_text
+from triage.redact import mask_args, mask_env, mask_text
 
 __all__ = ["capture_run", "fetch_source", "load_capture", "read_launch", "save_capture"]
 
@@ -65,7 +65,7 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     models = attempt("model configs", lambda: engine.read_model_configs(host, launch), no_models)
     step("reading the source")
     source = fetch_source(host, install, engine.profile.package)
-    secrets = collect_secrets(launch.argv, launch.env, engine.profile.secret)
+    secrets = service.read_secrets()
     meta = _describe(host, service, engine, install, replace(state, run=run or state.run), tuple(notes))
     masked = tuple(ModelConfig(clean(m.path), mask_text(m.text, secrets)) for m in models)
     return Capture(meta, _mask_launch(launch, engine), facts, mask_text(chunk.data, secrets), source, masked)

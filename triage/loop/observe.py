@@ -33,6 +33,7 @@ class _Seen:
     fatal_since: float | None = None
     log_since: float = 0.0
     trouble: str = ""
+    stopping_until: float = 0.0
 
 
 def watch(
@@ -144,7 +145,9 @@ class _Watch:
         return None
 
     def _wait_for_run(self, state: ServiceState) -> Observation | None:
-        if state.result == "start-limit-hit" or self._elapsed >= NEW_RUN:
+        if state.active == "deactivating":
+            self._seen.stopping_until = self._elapsed  # the old server takes its time to end
+        if state.result == "start-limit-hit" or self._elapsed - self._seen.stopping_until >= NEW_RUN:
             return self._end("failed", f"no new run was started ({state.result or state.active})")
         return None
 
