@@ -239,3 +239,10 @@ def _show(match: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """One line without control characters, for a message."""
+    shown = "".join(c if c.isprintable() else " " for c in text[: limit * 4])
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from triage.errors import FileError, FileMissing
-from triage.hosts.script import printable
 from triage.model import Command, CommandResult
+from triage.redact import printable
 
 ABSENT, IRREGULAR, TOO_LARGE, REFUSED, PARTIAL, IS_LINK = 41, 42, 43, 44, 45, 46
 

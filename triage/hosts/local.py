@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 
 from triage.errors import CommandTimeout, HostError
 from triage.hosts.files import FileOperations
-from triage.hosts.script import explain_sudo, printable, reveal_argv
+from triage.hosts.script import explain_sudo, reveal_argv
 from triage.model import Command, CommandResult
+from triage.redact import printable
 
 _GRACE = 0.5  # seconds that output may lag behind the end of its process, and that TERM may take
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from triage.errors import HostError, UsageError
 from triage.model import Secret
+from triage.redact import printable
 
 # Every login shell (sh, bash, rbash, zsh, fish, csh, tcsh) passes this on unchanged: no backslash, no `!`, no newline,
 # and no `exec`, which a restricted shell refuses. The real script is the first line of stdin, so it meets no login shell.
@@ -98,13 +99,6 @@ def explain_sudo(status: int, stderr: bytes, user: str) -> HostError | None:
     if status == 127 and "sudo" in last:
         return HostError(f"{user} needs root here, and there is no sudo", "log in as root")
     return None
-
-
-def printable(text: str, limit: int = 200) -> str:
-    """One line without control characters, for a message."""
-    shown = "".join(c if c.isprintable() else " " for c in text[: limit * 4])
-    shown = " ".join(shown.split())
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 # $1 process id of a script that encode_script made: its whole group is ended, never ours and never that of process 1

@@ -20,9 +20,10 @@ from triage.errors import CommandTimeout, HostError, HostKeyError
 from triage.hosts.files import FileOperations
 from triage.hosts.known_hosts import KnownKey, fingerprint, judge_key, known_types, parse_known_hosts
 from triage.hosts.local import open_proxy
-from triage.hosts.script import BOOT, KILL_GROUP, Fence, encode_script, explain_sudo, printable, reveal_argv
+from triage.hosts.script import BOOT, KILL_GROUP, Fence, encode_script, explain_sudo, reveal_argv
 from triage.hosts.ssh_config import Endpoint, Target, join_configs, make_endpoint, parse_target, read_config_text
 from triage.model import Command, CommandResult
+from triage.redact import printable
 
 # paramiko reports refused connections as tracebacks on stderr where logging has no handler
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
