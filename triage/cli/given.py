@@ -25,7 +25,7 @@ DEFAULT_ENGINE = "sglang"
 INTEGER_FACTS = ("gpu_count", "gpu_memory_mib")
 TEXT_FACTS = tuple(f.name for f in fields(Facts) if f.name not in (*INTEGER_FACTS, "packages", "paths"))
 
-_SHELL_END = re.compile(r"\d?>{1,2}(&\d)?.*|&>{1,2}.*|<.*|&{1,2}|\|{1,2}|;")
+_BEFORE_SHELL = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?!(?<!\S)\d?[<>])[^\\'"<>|;&])*""", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
@@ -35,11 +35,9 @@ def split_words(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
     Raises UsageError where the quoting has no end or nothing is left.
     """
     try:
-        words = shlex.split(text.replace("\\\n", " "))
+        words = shlex.split(_cut_shell(text.replace("\\\n", " ")))
     except ValueError as error:
         raise UsageError(f"the command line cannot be read: {error}") from error
-    end = next((i for i, word in enumerate(words) if _SHELL_END.fullmatch(word)), len(words))
-    words = words[:end]
     while words and words[0] in ("nohup", "exec", "env", "sudo"):
         words = words[1:]
     env: dict[str, str] = {}
@@ -50,6 +48,13 @@ def split_words(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
     if not words:
         raise UsageError("the command line is empty")
     return env, tuple(words)
+
+
+def _cut_shell(text: str) -> str:
+    """The text up to the first redirection, pipe, `;` or `&` that no quotes hold; all of it where the quotes do not end."""
+    match = _BEFORE_SHELL.match(text)
+    end = match.end() if match else 0
+    return text[:end] if end < len(text) and text[end] not in "'\"\\" else text
 
 
 def find_engine(argv: Sequence[str], prefer: str = DEFAULT_ENGINE) -> tuple[EngineProfile, tuple[str, ...], tuple[str, ...]]:
