@@ -64,6 +64,7 @@ def apply_plan(host: Host, plan: Plan, journal: Journal) -> None:
             journal.append({"event": "done", "plan": number, "phase": "apply", "step": index})
     except TriageError as error:
         if isinstance(error, PlanConflict) and index == 0:
+            _drop_copies(host, plan.undo, backups)
             journal.append({"event": "undone", "plan": number})  # the first step looked, and wrote nothing
             raise
         with contextlib.suppress(TriageError):
@@ -100,6 +101,7 @@ def recover(host: Host, directory: Path, *, keep_applied: bool = True) -> Recove
         if stored.applied and not stored.undo_begun and keep_applied:
             standing.append(stored.what)
             continue
+        journal.append({"event": "begin", "plan": stored.number, "phase": "undo", "step": None})
         _undo(host, stored.steps, _fill_undo(host, stored), stored.backups, journal, stored.number)
         undone.append(stored.what)
     return Recovery(tuple(undone), tuple(standing))
@@ -137,11 +139,15 @@ def _undo(
         journal.append({"event": "begin", "plan": number, "phase": "undo", "step": index})
         _undo_step(host, step)
         journal.append({"event": "done", "plan": number, "phase": "undo", "step": index})
+    _check_restored(host, steps)
+    _drop_copies(host, undo, backups)
+    journal.append({"event": "undone", "plan": number})
+
+
+def _drop_copies(host: Host, undo: Sequence[Step], backups: Sequence[str | None]) -> None:
     for step, backup in zip(undo, backups, strict=True):
         if backup is not None and isinstance(step, WriteFile):
             host.remove_file(backup, root=step.as_root)
-    _check_restored(host, steps)
-    journal.append({"event": "undone", "plan": number})
 
 
 def _undo_step(host: Host, step: Step) -> None:
@@ -193,7 +199,8 @@ def _run_or_conflict(host: Host, command: Command) -> None:
         _run(host, command)
         return
     result = host.run(command)
-    changed = [line.rpartition(b": ")[0] for line in result.stdout.splitlines() if line.endswith(b": FAILED")]
+    ends = (b": FAILED", b": FAILED open or read")
+    changed = [line.rpartition(b": ")[0] for line in result.stdout.splitlines() if line.endswith(ends)]
     if changed:
         raise _conflict("".join(c if c.isprintable() else "?" for c in changed[0].decode("utf-8", "replace"))[:300])
     if result.status != 0:
