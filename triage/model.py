@@ -96,6 +96,7 @@ class LogRecord:
     rank: str | None = None  # "TP0", "DP0 TP1", ...
     level: str | None = None
     stamp: str | None = None  # the logger's clock (or level) as printed in front; None for a bare line
+    lines: tuple[int, ...] = ()  # the raw line of each line of `text`, where they do not simply follow one another
 
 
 @dataclass(frozen=True)

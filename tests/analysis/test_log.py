@@ -110,9 +110,7 @@ def test_ranks_interleaved_line_by_line_are_put_together() -> None:
 def test_supervisor_headers_are_dropped() -> None:
     lines = RANKS.rstrip("\n").split("\n")
     chunks = [lines[i : i + 9] for i in range(0, len(lines), 9)]
-    framed = "\n".join(
-        "\n".join(["2026-05-11 23:23:32,123 DEBG 'sglang' stderr output:", *chunk]) for chunk in chunks
-    )
+    framed = "\n".join("\n".join(["2026-05-11 23:23:32,123 DEBG 'sglang' stderr output:", *chunk]) for chunk in chunks)
     assert [r.text for r in read_log(framed.encode()).records] == [r.text for r in read_log(RANKS.encode()).records]
 
 
@@ -227,7 +225,11 @@ def test_a_large_log_is_read_around_its_marks() -> None:
 
 
 def test_a_large_log_full_of_marks_stays_bounded() -> None:
-    one = b'[2026-05-11 23:23:32] retry: Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: x\n' + b"." * 4000 + b"\n"
+    one = (
+        b'[2026-05-11 23:23:32] retry: Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: x\n'
+        + b"." * 4000
+        + b"\n"
+    )
     data = one * (3 * WHOLE_BYTES // len(one))
     tracemalloc.start()
     log = read_log(data)

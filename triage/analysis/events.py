@@ -178,7 +178,7 @@ def _exception_event(traceback: Traceback, record: LogRecord, index: int, fatal_
         exception=raised.exception or None,
         message=raised.message,
         index=index,
-        first=raised.first,
+        first=min([raised.first, *(r.first for r in traceback.chain)]),
         last=raised.last,
         role=_role(raised, traceback),
         rank=raised.rank,
@@ -214,8 +214,9 @@ def _usage_event(record: LogRecord, index: int) -> Event | None:
     if match is None:
         return None
     message = text[match.end() :].strip()
-    first = record.first + text.count("\n", 0, match.start())
-    return Event("usage", None, message, index, min(first, record.last), record.last, "root", fatal=True, main=True)
+    above = text.count("\n", 0, match.start())
+    first = record.lines[above] if record.lines else record.first + above
+    return Event("usage", None, message, index, first, record.last, "root", fatal=True, main=True)
 
 
 def _death_event(record: LogRecord, index: int, head: str) -> Event | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from triage.analysis.events import Event, Marks, collect_events, is_manager_line, is_shutdown_line
-from triage.model import ExitStatus, Failure, Frame, Log, SetAside
+from triage.model import ExitStatus, Failure, Frame, Log, LogRecord, SetAside
 
 _MESSAGE_CHARS = 4000
 _RUNNING = ("active", "activating", "reloading")
@@ -58,6 +58,8 @@ def find_failure(
     return _bare_failure(log, start, end, marks, exit, aside)
 
 
+_START_ORDER = ("manager", "launcher", "args")  # the signs of a start, in the order in which one run shows them
+_ENDED = len(_START_ORDER)
 _NOISE = "how a process ends that was stopped"
 
 
@@ -68,19 +70,19 @@ def _last_run(log: Log, events: Sequence[Event], marks: Marks, active: str | Non
         [(index, 0, kind) for index, kind in marks.starts]
         + [(event.index, 1, "main") for event in events if event.main]
         + [(index, 2, "ended") for index in marks.ended]
+        + [(index, 3, "late") for index in (*marks.ready, *marks.fatal)]
     )
     bounds = [0]
-    seen: set[str] = set()
-    ended = False
+    reached = -1  # how far the run's start has come
     for index, _, kind in signs:
-        if kind == "ended":
-            ended = True
-        elif kind in seen or ended:
+        if kind in _START_ORDER:
+            if _START_ORDER.index(kind) <= reached:
+                bounds.append(index)
+            reached = _START_ORDER.index(kind)
+        elif kind == "main" and reached == _ENDED:
             bounds.append(index)
-            seen, ended = ({kind}, kind == "main")
         else:
-            seen.add(kind)
-            ended = ended or kind == "main"
+            reached = _ENDED if kind in ("main", "ended") else max(reached, len(_START_ORDER) - 1)
     bounds = sorted({_after_previous(events, marks, bound) for bound in bounds})
     end = len(log.records)
     while len(bounds) > 1:
@@ -199,7 +201,7 @@ def _bare_failure(log: Log, start: int, end: int, marks: Marks, exit: ExitStatus
     """A death that printed no traceback: what was said last, with the status."""
     records = [r for r in log.records[start:end] if not is_manager_line(r.text)]
     bad = [r for r in records if r.level in ("ERROR", "CRITICAL") and not is_shutdown_line(r.text)]
-    bare = [r for r in records[-1:] if r.stamp is None]
+    bare = [_without_stamped_line(r) for r in records[-1:] if r.stamp is None or "\n" in r.text]
     fatal = [log.records[index] for index in marks.fatal]
     said = next(iter([*bare, *bad[-1:], *fatal[:1]]), None)
     signal = exit.signal
@@ -215,6 +217,13 @@ def _bare_failure(log: Log, start: int, end: int, marks: Marks, exit: ExitStatus
         signal=signal,
         set_aside=tuple(sorted(aside, key=lambda item: item.line)),
     )
+
+
+def _without_stamped_line(record: LogRecord) -> LogRecord:
+    """What was printed bare under a logger's line, as a record of its own."""
+    if record.stamp is None:
+        return record
+    return replace(record, text=record.text.split("\n", 1)[1], first=min(record.first + 1, record.last))
 
 
 def _set_aside(event: Event, why: str) -> SetAside:

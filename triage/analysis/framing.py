@@ -28,10 +28,10 @@ _HIDDEN = re.compile(
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
-_HOST = r"[^\s\[\]:]{1,255} (?P<stream>[^\s\[\]:]{1,64}(?:\[\d{1,10}\])?): ?"
+_HOST = r"[^\s\[\]:]{1,255} (?P<stream>[^\s\[\]:]{1,64}\[\d{1,10}\]|kernel): ?"
 _JOURNAL_CLOCK = (
     r"(?:[^\W\d]{1,12}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"  # short, short-precise; the month in any language
-    rf"|{_DATE}T{_TIME}{_ZONE}"  # short-iso
+    rf"|{_DATE}T{_TIME}[+-]\d\d:?\d\d"  # short-iso, and syslog files
     rf"|(?:[^\W\d]{{1,12}}\.? )?{_DATE} {_TIME} (?!DEBUG|INFO|WARN|ERROR|CRIT|FATAL)[A-Z+-][A-Z0-9]{{1,5}}"  # short-full
     r"|\d{9,11}\.\d{6}"  # short-unix
     r"|\[ {0,12}\d{1,12}\.\d{6}\])"  # short-monotonic
@@ -72,6 +72,7 @@ _WEAK = frozenset({"compose", "slurm"})  # looks like content; believed only whe
 _LOGGERS = frozenset({"sglang", "loguru", "pylogging", "vllm"})  # a logger's own stamp, even where every line has it
 _NEVER = frozenset({"level"})  # once a record by its nature
 _SUPERVISOR = re.compile(rf"{_DATE} {_TIME} DEBG '[^']{{1,200}}' std(?:out|err) output:\s*$")
+_BAR = re.compile(r"\d{1,3}%(?:\||  ?Completed| \d)")
 _FRAME_LINE = re.compile(r'\s*(?:\| *)?File "[^"]+", line \d')
 
 
@@ -97,12 +98,12 @@ def clean_text(text: str) -> str:
 
 
 def split_carriage(text: str) -> list[str]:
-    """What a terminal would still show of a line with carriage returns; every part where one holds a traceback header."""
+    """What a terminal would still show of a line with carriage returns; all but progress where one holds a traceback header."""
     if "\r" not in text:
         return [text]
     parts = [part for part in text.split("\r") if part.strip()]
     if len(parts) > 1 and "Traceback (most recent call last)" in text:
-        return parts
+        return [part for part in parts if not _BAR.search(part)] or parts
     return parts[-1:] or [""]
 
 
@@ -164,10 +165,11 @@ def choose_layers(sample: Iterable[str]) -> Framing:
     """The framing of a file, from clean lines of it.
 
     A layer that also stands in front of traceback frames is written on every line. Without frames, a weak layer counts
-    when three lines in five have it.
+    when three lines in five have it, another when nearly all have it and indented lines too.
     """
     lines = frames = 0
     seen: dict[str, int] = {}
+    before_indent: set[str] = set()
     on_frames: dict[str, int] = {}
     for text in sample:
         if not text.strip():
@@ -179,13 +181,21 @@ def choose_layers(sample: Iterable[str]) -> Framing:
         frames += is_frame
         for name in names:
             seen[name] = seen.get(name, 0) + 1
+            if rest.startswith("  "):
+                before_indent.add(name)
             if is_frame:
                 on_frames[name] = on_frames.get(name, 0) + 1
     each_line = set(_ALWAYS)
     for name, count in seen.items():
         if name in _NEVER:
             continue
-        if (frames and on_frames.get(name, 0) * 2 >= frames) or (not frames and name in _WEAK and count * 5 >= lines * 3):
+        if frames:
+            every = on_frames.get(name, 0) * 2 >= frames
+        elif name in _WEAK:
+            every = count * 5 >= lines * 3
+        else:
+            every = name in before_indent and count * 20 >= lines * 19
+        if every:
             each_line.add(name)
     weak = _WEAK - each_line
     return Framing(frozenset(name for name, _ in _COMPILED) - weak, frozenset(each_line))

@@ -36,7 +36,8 @@ _FRESH = re.compile(
     r"usage: "
     r"|\[rank\d+\]:\["
     r"|\[(?:Gloo|PG|c10d|W|E)\b"
-    r"|Killed\b|Aborted\b|Segmentation fault|Bus error|Terminated\b|nohup:"
+    r"|(?:\S{1,300}: line \d+: +\d+ )?(?:Killed|Aborted|Segmentation fault|Bus error)\b"
+    r"|Terminated\b|nohup:"
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):? {1,8}\S"
     r"|Exception ignored in|Exception in thread |Process [\w:-]+:$"
     r"|Fatal Python error|terminate called|Thread 0x|Current thread 0x|Extension modules:"
@@ -234,6 +235,8 @@ class _Open:
             return False
         if text.strip() in _CHAIN or (HEADER in text and self.last_bare in _CHAIN):
             return self.phase == "message" and self.stamped_frames
+        if self.phase == "usage":
+            return text.startswith(" ") or bool(_USAGE_ERROR.match(text))
         if self.phase != "frames":
             return False
         return text.startswith("  ") or (self.stamped_frames and self.ends_frames(text))
@@ -281,7 +284,9 @@ def _finish_record(record: _Open) -> LogRecord:
         record.numbers.pop()
     text = "\n".join(record.lines).rstrip()
     level = record.level or next((name for name, pattern in _LEVEL_WORDS if pattern.match(text)), "INFO")
-    return LogRecord(text, record.numbers[0], record.numbers[-1], record.rank, level, record.stamp)
+    first, last = record.numbers[0], record.numbers[-1]
+    lines = () if last - first == len(record.numbers) - 1 else tuple(record.numbers)
+    return LogRecord(text, first, last, record.rank, level, record.stamp, lines)
 
 
 def is_file_line(text: str) -> bool:

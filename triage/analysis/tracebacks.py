@@ -45,8 +45,8 @@ class Traceback:
 def parse_tracebacks(record: LogRecord, package: str) -> tuple[Traceback, ...]:
     """All tracebacks of the record in order; () when it holds none. `package` names the engine's package ("sglang")."""
     texts = record.text.split("\n")
-    exact = record.last - record.first + 1 == len(texts)
-    lines = [_Numbered(record.first + i if exact else min(record.first + i, record.last), text) for i, text in enumerate(texts)]
+    numbers = record.lines or range(record.first, record.first + len(texts))
+    lines = [_Numbered(number, text) for number, text in zip(numbers, texts, strict=False)]
     return _Parser(lines, record.rank, package).parse()
 
 
