@@ -25,8 +25,13 @@ def _exits(node: ast.stmt) -> bool:
             return ast.unparse(func) in _EXIT_CALLS if isinstance(func, ast.Name | ast.Attribute) else False
         case ast.Assert(test=ast.Constant(value=value)):
             return not value
-        case ast.If(body=body, orelse=orelse):
-            return always_exits(body) and always_exits(orelse)
+        case ast.If():
+            while always_exits(node.body):  # an elif chain can be longer than recursion allows
+                following = node.orelse[0] if len(node.orelse) == 1 else None
+                if not isinstance(following, ast.If):
+                    return always_exits(node.orelse)
+                node = following
+            return False
         case ast.With() | ast.AsyncWith():
             return not may_swallow(node) and always_exits(node.body)
         case ast.Try() | ast.TryStar():

@@ -162,7 +162,7 @@ class _Walk:
     def passed(self, node: ast.stmt) -> None:
         """The guards that follow from control having passed a whole earlier statement of the same block."""
         if isinstance(node, ast.If):
-            self.passed_if(node, [])
+            self.passed_if(node)
         elif isinstance(node, ast.Assert):
             if not isinstance(node.test, ast.Constant):
                 self.test(node.test, True, "assert")
@@ -193,32 +193,31 @@ class _Walk:
                 if always_exits(case.body):
                     self.add(case.pattern, test, False, "early_exit", exit_kind(case.body))
 
-    def passed_if(self, node: ast.If, earlier: list[str]) -> None:
-        """`earlier`: tests of the same if-chain that came out false before, whose branches do not exit."""
-        body, other = always_exits(node.body), always_exits(node.orelse)
-        if body and other:
-            return
-        if other:
-            if not earlier:
-                self.test(node.test, True, "early_exit", exit_kind(node.orelse))
-                for s in node.body:
-                    self.passed(s)
-            return
-        if body:
-            if earlier:
+    def passed_if(self, node: ast.If) -> None:
+        """An if-chain that control came out of at its end: which of its tests that tells."""
+        earlier: list[str] = []  # tests before, false by now, whose branches do not exit: a later test was asked only then
+        while True:
+            body, other = always_exits(node.body), always_exits(node.orelse)
+            if other:
+                if not body and not earlier:
+                    self.test(node.test, True, "early_exit", exit_kind(node.orelse))
+                    for s in node.body:
+                        self.passed(s)
+                return
+            if body and earlier:
                 text = " and ".join([*(f"not ({t})" for t in earlier), self.grouped(node.test)])
                 self.add(node.test, text, False, "early_exit", exit_kind(node.body))
-            else:
+            elif body:
                 self.test(node.test, False, "early_exit", exit_kind(node.body))
-        chained = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
+            following = node.orelse[0] if len(node.orelse) == 1 else None
+            if not (isinstance(following, ast.If) and self.if_kind(following) == "elif"):
+                break
+            if not body:
+                earlier.append(self.text(node.test))
+            node = following
         if body and not earlier:
             for s in node.orelse:
                 self.passed(s)
-        elif chained:
-            following = node.orelse[0]
-            assert isinstance(following, ast.If)
-            if self.if_kind(following) == "elif":
-                self.passed_if(following, [*earlier, *([] if body else [self.text(node.test)])])
 
     def grouped(self, node: ast.expr) -> str:
         text = self.text(node)

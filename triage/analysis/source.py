@@ -260,7 +260,12 @@ def statement_text(lines: tuple[str, ...], node: ast.stmt) -> str:
         end = first_line(body[0]) - 1
         while end > start and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
             end -= 1
-    text = textwrap.dedent("\n".join(lines[start - 1 : end])).strip("\n")
+    part = list(lines[start - 1 : end])
+    if body and first_line(body[0]) == body[0].lineno and body[0].lineno <= len(lines):
+        beside = lines[body[0].lineno - 1].encode()[: body[0].col_offset].decode("utf-8", "replace")
+        if beside.strip():  # `if a: b`, or a header whose last line the block begins on
+            part = [*lines[start - 1 : body[0].lineno - 1], beside.rstrip()]
+    text = textwrap.dedent("\n".join(part)).strip("\n")
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + " ..."
 
 

@@ -1,0 +1,3 @@
+# ruff: noqa
+from pkg.inner.base import *
+from .views import wrap as resolving_view

@@ -1,0 +1,7 @@
+# ruff: noqa
+try:
+    from pkg.missing import wrap
+except ImportError:
+
+    def wrap(args):
+        return args

@@ -1,0 +1,2 @@
+# ruff: noqa
+from pkg.loop import spin
