@@ -124,10 +124,12 @@ class SystemdService:
         view = read_unit(self._host, self._unit, self._scope)
         server = self._find_server(view)
         cwd = view.show.get("WorkingDirectory", "").removeprefix("!") or None
+        # a variable may hold a whole flag with its secret (ARGS="--api-key ...")
+        secrets = collect_secrets(server.entry + server.args, view.env, self._secret)
         return Launch(
             entry=mask_args(server.entry, self._secret),
             args=mask_args(server.args, self._secret),
-            env=mask_env(view.env, self._secret),
+            env={k: mask_text(v, secrets) for k, v in mask_env(view.env, self._secret).items()},
             cwd=cwd if cwd and cwd.startswith("/") else view.env.get("HOME") if cwd == "~" else None,
             user=view.show.get("User") or None,
         )
