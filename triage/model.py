@@ -83,6 +83,7 @@ class ModelConfig:
 
     path: str  # as typed in the launch
     text: str  # the file's JSON
+    files: tuple[str, ...] | None = None  # all names in the folder; None when not listed
 
 
 # ---------------------------------------------------------------- log and failure

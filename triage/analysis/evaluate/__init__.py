@@ -1,0 +1,217 @@
+"""Evaluates the target's argument validation in three-valued logic, without running it.
+
+An `Evaluator` holds what many launches share (parsed files, executed modules); `evaluate(args)` says what one launch
+does: where it surely fails, where it may fail and on what that depends, and the resolved settings.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from triage.analysis.evaluate.attributes import Write
+from triage.analysis.evaluate.imports import Program
+from triage.analysis.evaluate.machine import Machine, Message, run_module_function
+from triage.analysis.evaluate.values import (
+    ABSENT,
+    Class,
+    Instance,
+    Maybe,
+    Module,
+    OutOfBudget,
+    TargetRaise,
+    Unknown,
+    Value,
+    show,
+)
+from triage.analysis.evaluate.world import Place
+from triage.model import Facts, ModelConfig
+from triage.protocols import EngineProfile
+
+DEFAULT_BUDGET = 3_000_000
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that validation raises, surely or on some path."""
+
+    exception: str
+    message: str | None  # None when it depends on unknown values
+    places: tuple[Place, ...]  # outermost first
+    reads: frozenset[str]
+    mentions: frozenset[str]
+    guards: tuple[frozenset[str], ...]
+    stage: str
+    depends: str = ""  # what decides whether it is raised; "" when sure
+    usage: bool = False  # the parser refused the command line
+    assumed: bool = False  # raised only because the log says so
+
+    @property
+    def site(self) -> Place | None:
+        return self.places[-1] if self.places else None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one launch does. "passes" and "fails" are sure; "unknown" says in `possible` and `why` what it hangs on."""
+
+    verdict: Literal["passes", "fails", "unknown"]
+    raised: Raised | None
+    possible: tuple[Raised, ...] = ()
+    why: str = ""
+    given: Mapping[str, Value] = field(default_factory=dict)  # settings after parsing, before validation
+    settings: Mapping[str, Value] = field(default_factory=dict)  # as far as validation got
+    writes: tuple[Write, ...] = ()
+    deps: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    messages: tuple[Message, ...] = ()
+    observed: Mapping[str, bool] = field(default_factory=dict)
+    contradictions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    steps: int = 0
+
+
+class Evaluator:
+    """One tree, one set of facts and environment; evaluates any number of argument lists."""
+
+    def __init__(
+        self,
+        program: Program,
+        profile: EngineProfile,
+        facts: Facts,
+        env: Mapping[str, str],
+        models: Sequence[ModelConfig] = (),
+        budget: int = DEFAULT_BUDGET,
+    ) -> None:
+        self.profile = profile
+        self.machine = Machine(program, facts, env, models, profile.environment_prefixes, frozenset(profile.declares), budget)
+        self.assumptions: dict[str, bool] = {}
+
+    def assume(self, observed: Mapping[str, bool]) -> None:
+        """Take what a trail showed about host facts as given for all launches from now on."""
+        self.assumptions.update({k: v for k, v in observed.items() if "?" not in k})
+
+    def load_args_class(self) -> Class | None:
+        """The args dataclass, executed; None when the tree does not define it."""
+        m = self.machine
+        module_name, _, name = self.profile.args_class.rpartition(".")
+        module = m.import_module(module_name)
+        if not isinstance(module, Module):
+            return None
+        cls = m.module_attribute(module, name)
+        if not isinstance(cls, Class):
+            return None
+        m.args_class = cls
+        m.fields = frozenset(f.attrs["name"] for f in m.fields_of(cls))
+        return cls
+
+    def evaluate(self, args: Sequence[str], trail: Sequence[Place] = ()) -> Evaluation:
+        """Evaluate one argument list. With a trail (frames of a real traceback from the first stage's function on,
+        outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does."""
+        m = self.machine
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, 30_000))
+        try:
+            return self._evaluate(m, tuple(args), tuple(trail))
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def _evaluate(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> Evaluation:
+        if self.load_args_class() is None:
+            return Evaluation("unknown", None, why=f"{self.profile.args_class} is not in the source")
+        self.reset(m, args, trail)
+        mark = m.heap.mark()
+        stage = ""
+        raised: Raised | None = None
+        why = ""
+        given: dict[str, Value] = {}
+        record: Value = None
+        try:
+            for number, step in enumerate(self.profile.stages):
+                stage = step.call
+                m.stage = stage
+                if number == 0:
+                    record = run_module_function(m, step.call, [list(args)])
+                    if record is ABSENT:
+                        why = f"{step.call} is not in the source"
+                        break
+                elif not isinstance(record, Instance):
+                    why = "the settings object is not known: " + (record.why if isinstance(record, Unknown) else show(record))
+                    break
+                else:
+                    if step.unless_field and m.truth(m.find_attribute(record, step.unless_field)) is not False:
+                        continue
+                    method = m.find_attribute(record, step.call.lstrip("."))
+                    if method is not ABSENT:
+                        m.call(method, [])
+        except TargetRaise as exc:
+            if not (isinstance(exc.cls, type) and issubclass(exc.cls, SystemExit) and exc.values in ((), (0,), (None,))):
+                raised = self.describe(m, exc, stage, "")
+            else:
+                why = "the launch asks for help or its version and ends"
+        except OutOfBudget:
+            why = f"the evaluation stopped after {m.budget} steps"
+        except RecursionError:
+            why = "the source is nested too deeply to evaluate"
+        given = {w: v for w, v in m.given.items()}
+        settings = self.settings_of(m) if m.record is not None else {}
+        possible = tuple(self.describe(m, exc, exc.attrs.get("stage", stage), why_, places) for exc, places, why_ in m.maybes)
+        m.stack.clear()
+        m.heap.undo(mark)
+        m.heap.depth = 0
+        m.heap.journal.clear()
+        verdict: Literal["passes", "fails", "unknown"] = "passes"
+        if why or (raised is None and possible):
+            verdict = "unknown"
+        elif raised is not None:
+            verdict = "unknown" if possible or raised.assumed else "fails"
+        return Evaluation(
+            verdict, raised, possible, why, given, settings, tuple(m.writes), dict(m.field_deps), tuple(m.messages),
+            dict(m.observed), tuple(m.contradictions), tuple(m.notes), m.steps,
+        )  # fmt: skip
+
+    def reset(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> None:
+        m.argv = (self.profile.package, *args)
+        m.record, m.given = None, {}
+        m.writes, m.field_deps, m.read_fields = [], {}, {}
+        m.messages, m.maybes, m.observed, m.contradictions = [], [], {}, []
+        m.collectors, m.reads, m.control, m.guards = [], set(), frozenset(), ()
+        m.assumptions = dict(self.assumptions)
+        m.steps, m.trail, m.trail_at = 0, trail, -1
+        m.stack, m.parsers = [], []
+
+    def describe(self, m: Machine, exc: TargetRaise, stage: str, depends: str, places: tuple[Place, ...] = ()) -> Raised:
+        message = exc.message
+        if not isinstance(message, (str, Unknown)):
+            message = m.to_text(message, False)
+        usage = "usage" in exc.attrs
+        where = places or tuple(Place(*p) for p in reversed(exc.trail))
+        guards = exc.guards
+        text = exc.attrs["usage"] if usage else (message if isinstance(message, str) else None)
+        return Raised(exc.name, text, where, exc.reads, exc.mentions, guards, stage, depends, usage, exc.assumed)
+
+    def settings_of(self, m: Machine) -> dict[str, Value]:
+        """The resolved settings: through the profile's view where the release has one."""
+        assert m.record is not None
+        source: Value = m.record
+        m.trail = ()
+        m.budget, budget = m.budget + 500_000, m.budget
+        try:
+            if self.profile.view:
+                made = run_module_function(m, self.profile.view, [m.record])
+                if isinstance(made, Instance):
+                    source = made
+            out: dict[str, Value] = {}
+            for name in sorted(m.fields):
+                value = m.find_attribute(source, name)
+                if value is not ABSENT:
+                    out[name] = value.value if isinstance(value, Maybe) else value
+            return out
+        except (TargetRaise, OutOfBudget):
+            return {k: v for k, v in m.record.attrs.items() if k in m.fields}
+        finally:
+            m.budget = budget
+
+
+__all__ = ["DEFAULT_BUDGET", "Evaluation", "Evaluator", "Place", "Program", "Raised", "Write"]
