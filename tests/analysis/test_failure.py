@@ -365,3 +365,25 @@ def test_any_bytes_give_an_answer(data: bytes, code: int | None, active: str | N
     assert failure == find(data, code, None, active)
     if active == "failed":
         assert failure is not None
+
+
+def test_a_subprocess_that_the_watchdog_found_dead() -> None:
+    text = "[2026-05-11 23:23:40] Subprocess scheduler_0 (pid=977) crashed with exit code -9. Triggering SIGQUIT for cleanup...\n"
+    failure = find(text)
+    assert failure is not None and (failure.kind, failure.signal, failure.first) == ("signal", 9, 1)
+
+
+def test_systemd_lines_without_their_framing_are_no_part_of_the_message() -> None:
+    text = (
+        E1
+        + "sglang.service: Main process exited, code=exited, status=1/FAILURE\nsglang.service: Failed with result 'exit-code'.\n"
+    )
+    failure = find(text, active="failed")
+    assert failure is not None and (failure.message, failure.last) == ("", E1.count("\n"))
+
+
+def test_very_many_handled_errors_are_counted_not_listed() -> None:
+    noise = "".join(TRACE.format(" TP0", "fetch: ") + "[2026-05-11 23:23:06 TP0] Load weight begin.\n" for _ in range(3000))
+    failure = find(noise + OOM, code=137)
+    assert failure is not None and failure.exception == "torch.OutOfMemoryError"
+    assert len(failure.set_aside) == 41 and any("more" in item.what for item in failure.set_aside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 
 import pytest
@@ -274,3 +275,27 @@ def test_lines_made_to_blow_up_a_pattern_are_read(line: str) -> None:
     log: Log = read_log(text.encode())
     assert log.records
     assert all(isinstance(r, LogRecord) for r in log.records)
+
+
+def test_json_lines_of_docker_and_the_journal() -> None:
+    want = [(r.text, r.rank, r.first, r.last) for r in read_log(RANKS.encode()).records]
+    lines = RANKS.rstrip("\n").split("\n")
+    docker = "\n".join(json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-05-11T23:23:32Z"}) for line in lines)
+    journal = "\n".join(json.dumps({"PRIORITY": "6", "_PID": "4711", "MESSAGE": line}) for line in lines)
+    numbers = "\n".join(json.dumps({"MESSAGE": list(f"\x1b[31m{line}\x1b[0m".encode())}) for line in lines)
+    for framed in (docker, journal, numbers):
+        assert [(r.text, r.rank, r.first, r.last) for r in read_log(framed.encode()).records] == want
+
+
+def test_a_json_loggers_traceback_follows_its_message() -> None:
+    trace = 'Traceback (most recent call last):\n  File "/v/sglang/a.py", line 3, in f\nValueError: x'
+    (record,) = read_log(json.dumps({"level": "error", "event": "load failed:", "exception": trace}).encode()).records
+    assert (record.text, record.first, record.last) == ("load failed:\n" + trace, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"a": 1}', '{"MESSAGE": null}', "{" * 60000 + "}", '{"log": 3}', "{'py': 'dict'}", '{"msg": [1, 300]}']
+)
+def test_lines_that_are_no_json_message_stay(line: str) -> None:
+    (record,) = read_log(line.encode()).records
+    assert record.text == line

@@ -38,8 +38,10 @@ _TERMINATE = re.compile(
     r"terminate called (?:after throwing an instance of '(?P<name>[^'\n]{1,200})'|without an active exception)"
 )
 _WHAT = re.compile(r"what\(\): {1,3}(?P<what>[^\n]{1,4000})")
-_CHILD_DIED = re.compile(r"Rank \d+ scheduler (?:is dead|died during initialization)")
-_EXIT_CODE = re.compile(r"[Ee]xit code: (?P<code>-?\d{1,5})")
+_CHILD_DIED = re.compile(
+    r"Rank \d+ scheduler (?:is dead|died during initialization)|Subprocess \S{1,200} \(pid=\d+\) crashed with"
+)
+_EXIT_CODE = re.compile(r"[Ee]xit code:? (?P<code>-?\d{1,5})")
 _COLLECTIVE_TIMEOUT = re.compile(r"Watchdog caught collective operation timeout")
 _BIND = re.compile(
     r"\[Errno \d+\] (?:error while attempting to bind on address|Address already in use)|address already in use", re.I
@@ -244,9 +246,10 @@ def _death_event(record: LogRecord, index: int, head: str) -> Event | None:
         role = "follow_up" if _FOLLOW_UP_TEXT.search(message) else "root"
         return event("signal", role, signals.SIGABRT, message, match["name"])
     if _CHILD_DIED.match(head):
-        return event("exit", "follow_up")
-    if match := re.match(r"Exit code: (-\d{1,3})\b", head):
-        return event("signal", "follow_up", -int(match[1]))
+        number = _exit_signal(head)
+        return event("signal" if number else "exit", "follow_up", number)
+    if (match := _EXIT_CODE.match(head)) and int(match["code"]) < 0:
+        return event("signal", "follow_up", -int(match["code"]))
     if _COLLECTIVE_TIMEOUT.search(head) and _PEER.match(head):
         return event("timeout", "follow_up")
     if _BIND.search(head) and record.level in ("ERROR", "CRITICAL"):

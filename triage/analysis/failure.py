@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from triage.analysis.events import Event, Marks, collect_events, is_manager_line, is_shutdown_line
 from triage.model import ExitStatus, Failure, Frame, Log, LogRecord, SetAside
 
 _MESSAGE_CHARS = 4000
+_ASIDE_ENDS = 20
 _RUNNING = ("active", "activating", "reloading")
 _STOP_SIGNALS = (2, 15)  # how a person or a manager stops a server on purpose
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
@@ -28,19 +29,28 @@ def find_failure(
     events, marks = collect_events(log, package, fatal_marks)
     start, end = _last_run(log, events, marks, active)
     aside = [_set_aside(event, "from an older run in the same log") for event in events if event.index < start]
-    run = [event for event in events if start <= event.index < end]
+    events = tuple(event for event in events if start <= event.index < end)
     marks = _cut_marks(marks, start, end)
+    run = _Run(
+        log,
+        last_ready=max(marks.ready, default=-1),
+        last_served=max(marks.served, default=-1),
+        last_dying=max((*marks.fatal, *marks.ended, *(event.index for event in events if event.fatal)), default=-1),
+        events=frozenset(event.index for event in events),
+        dead=exit.code not in (None, 0) or exit.signal is not None or active == "failed",
+        active=active in _RUNNING,
+    )
     open_events: list[Event] = []
     doubtful: list[Event] = []  # taken for handled; the best guess where the process died and nothing else says why
-    for event in run:
-        why, sure = _why_handled(event, run, log, marks, exit, active)
+    for event in events:
+        why, sure = _why_handled(event, run)
         if why:
             aside.append(_set_aside(event, why))
         else:
             open_events.append(event)
         if why and not sure and event.role == "root":
             doubtful.append(event)
-    died = _died(open_events, marks, exit, active)
+    died = run.dead or bool(marks.fatal or marks.ended) or any(event.fatal for event in open_events)
     stopped = exit.signal in _STOP_SIGNALS and active != "failed"
     roots = [event for event in open_events if event.role == "root"]
     if roots:
@@ -111,48 +121,53 @@ def _cut_marks(marks: Marks, start: int, end: int) -> Marks:
 
 
 # ---------------------------------------------------------------- what does not matter
-def _why_handled(
-    event: Event, run: Sequence[Event], log: Log, marks: Marks, exit: ExitStatus, active: str | None
-) -> tuple[str, bool]:
+@dataclass(frozen=True)
+class _Run:
+    """The last run's log and what its end looks like; indices of records, -1 for never."""
+
+    log: Log
+    last_ready: int
+    last_served: int
+    last_dying: int
+    events: frozenset[int]
+    dead: bool  # by its status or the manager's word
+    active: bool
+
+
+def _why_handled(event: Event, run: _Run) -> tuple[str, bool]:
     """Why the event did not end the server, "" where it may have; and whether that is sure."""
-    if any(index > event.index for index in marks.ready) and not event.main:
+    if run.last_ready > event.index and not event.main:
         return "handled: the server became ready after it", True
     if event.warned:
         return "logged as something that the server goes on from", False
     if event.fatal:
         return "", True
-    if any(index > event.index for index in marks.served):
+    if run.last_served > event.index:
         return "handled: the server answered requests after it", False
-    dying = [i for i in (*marks.fatal, *marks.ended, *(e.index for e in run if e.fatal)) if i >= event.index]
-    dead = bool(dying) or exit.code not in (None, 0) or exit.signal is not None or active == "failed"
-    if marks.ready and not dead:
+    dying = run.last_dying >= event.index
+    if run.last_ready >= 0 and not (dying or run.dead):
         return "handled: the server was ready before it and nothing says that it ended", True
-    if active in _RUNNING and not dying:
+    if run.active and not dying:
         return "handled: the service still runs", True
-    later = _later_message(event, run, log)
+    later = _later_message(event, run)
     return (f"handled: {event.rank or 'the process'} went on with {later!r}", False) if later else ("", True)
 
 
-def _later_message(event: Event, run: Sequence[Event], log: Log) -> str | None:
+def _later_message(event: Event, run: _Run) -> str | None:
     """The first ordinary message of the same rank after the event."""
-    events = {e.index for e in run}
-    for index, record in enumerate(log.records[event.index + 1 :], event.index + 1):
+    records = run.log.records
+    for index in range(event.index + 1, len(records)):
+        record = records[index]
         if (
             record.stamp is not None
             and record.rank == event.rank
             and record.level not in ("ERROR", "CRITICAL")
-            and index not in events
+            and index not in run.events
             and not is_shutdown_line(record.text)
             and not is_manager_line(record.text)
         ):
             return record.text.split("\n", 1)[0][:80]
     return None
-
-
-def _died(events: Sequence[Event], marks: Marks, exit: ExitStatus, active: str | None) -> bool:
-    if exit.code not in (None, 0) or exit.signal is not None or active == "failed":
-        return True
-    return bool(marks.fatal or marks.ended) or any(event.fatal for event in events)
 
 
 # ---------------------------------------------------------------- the answer
@@ -180,7 +195,7 @@ def _make_failure(candidates: Sequence[Event], open_events: Sequence[Event], asi
         first=chosen.first,
         last=chosen.last,
         signal=chosen.signal,
-        set_aside=tuple(sorted(later, key=lambda item: item.line)),
+        set_aside=_order(later),
     )
 
 
@@ -215,7 +230,7 @@ def _bare_failure(log: Log, start: int, end: int, marks: Marks, exit: ExitStatus
         first=said.first if said else None,
         last=said.last if said else None,
         signal=signal,
-        set_aside=tuple(sorted(aside, key=lambda item: item.line)),
+        set_aside=_order(aside),
     )
 
 
@@ -230,6 +245,16 @@ def _set_aside(event: Event, why: str) -> SetAside:
     name = event.exception or event.kind
     rank = f"{event.rank}: " if event.rank else ""
     return SetAside(f"{rank}{name}: {_short(event.message)}" if event.message else f"{rank}{name}", why, event.first)
+
+
+def _order(aside: Sequence[SetAside]) -> tuple[SetAside, ...]:
+    """By line; of very many only the first and last, with a word of how many stand between."""
+    items = sorted(aside, key=lambda item: item.line)
+    if len(items) > 2 * _ASIDE_ENDS:
+        between = items[_ASIDE_ENDS:-_ASIDE_ENDS]
+        more = SetAside(f"{len(between)} more", "not listed one by one: there are too many", between[0].line)
+        items = [*items[:_ASIDE_ENDS], more, *items[-_ASIDE_ENDS:]]
+    return tuple(items)
 
 
 def _short(text: str) -> str:

@@ -7,6 +7,7 @@ only ever continue a record: the frame lines of tracebacks.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ _WEAK = frozenset({"compose", "slurm"})  # looks like content; believed only whe
 _LOGGERS = frozenset({"sglang", "loguru", "pylogging", "vllm"})  # a logger's own stamp, even where every line has it
 _NEVER = frozenset({"level"})  # once a record by its nature
 _SUPERVISOR = re.compile(rf"{_DATE} {_TIME} DEBG '[^']{{1,200}}' std(?:out|err) output:\s*$")
+_JSON_MESSAGES = ("MESSAGE", "log", "message", "msg", "event")
+_JSON_TRACES = ("exc_info", "exception", "traceback", "stack_trace")
 _BAR = re.compile(r"\d{1,3}%(?:\||  ?Completed| \d)")
 _FRAME_LINE = re.compile(r'\s*(?:\| *)?File "[^"]+", line \d')
 
@@ -105,6 +108,26 @@ def split_carriage(text: str) -> list[str]:
     if len(parts) > 1 and "Traceback (most recent call last)" in text:
         return [part for part in parts if not _BAR.search(part)] or parts
     return parts[-1:] or [""]
+
+
+def unwrap_json(text: str) -> list[str] | None:
+    """The message lines of one line of a JSON log (docker, journal, JSON loggers), None where it is no such line.
+
+    A journal's message may be a list of byte values. A logger's traceback, in a field of its own, follows its message.
+    """
+    if not text.startswith("{") or not text.rstrip().endswith("}"):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    message = next((found[key] for key in _JSON_MESSAGES if key in found), None)
+    if isinstance(message, list) and all(isinstance(b, int) and 0 <= b < 256 for b in message):
+        message = bytes(message).decode("utf-8", "replace")
+    if not isinstance(message, str):
+        return None
+    trace = next((found[key] for key in _JSON_TRACES if isinstance(found.get(key), str)), "")
+    return message.rstrip("\n").split("\n") + (trace.strip("\n").split("\n") if trace else [])
 
 
 def _peel(text: str, allowed: frozenset[str] | None) -> tuple[list[tuple[str, re.Match[str]]], str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from triage.analysis.framing import Line, choose_layers, clean_text, split_carriage
+from triage.analysis.framing import Line, choose_layers, clean_text, split_carriage, unwrap_json
 from triage.model import Log, LogRecord
 
 WHOLE_BYTES = 16 * 1024 * 1024  # logs up to this size are parsed whole
@@ -135,11 +135,10 @@ def _read_lines(data: bytes | mmap.mmap, spans: list[tuple[int, int]], notes: li
                 notes.append(f"line {number} is {stop - position} bytes long; its middle was not read")
             else:
                 raw = data[position:stop]
-            if raw.endswith(b"\r"):
-                raw = raw[:-1]
             text = raw.decode("utf-8", "replace")
-            for part in split_carriage(text):
-                yield number, clean_text(part)
+            for whole in unwrap_json(text) or [text]:
+                for part in split_carriage(whole.removesuffix("\r")):
+                    yield number, clean_text(part)
             number += newline >= 0
             position = stop + 1
         counted = end

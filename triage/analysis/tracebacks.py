@@ -80,6 +80,8 @@ class _Numbered:
 class _Parser:
     def __init__(self, lines: Sequence[_Numbered], rank: str | None, package: str) -> None:
         self._lines, self._rank, self._package = lines, rank, package
+        stacks = (i for i, line in enumerate(lines) if "Stack (most recent call" in line.text)
+        self._stack_dump = next(stacks, len(lines))
 
     def parse(self) -> tuple[Traceback, ...]:
         found: list[Traceback] = []
@@ -93,13 +95,10 @@ class _Parser:
     def _next_start(self, position: int) -> int | None:
         for i in range(position, len(self._lines)):
             text = self._lines[i].text
-            if HEADER in text or (_FRAME.match(text) and not self._after_stack(i)):
+            # Frames without a header that follow a stack dump belong to it; no exception ends them.
+            if HEADER in text or (i < self._stack_dump and _FRAME.match(text)):
                 return i
         return None
-
-    def _after_stack(self, position: int) -> bool:
-        """Whether a frame without a header belongs to a stack dump, which no exception ends."""
-        return any("Stack (most recent call" in line.text for line in self._lines[:position])
 
     def _parse_chain(self, start: int) -> tuple[Traceback | None, int]:
         lead = self._lead(start)
