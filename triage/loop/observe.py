@@ -222,8 +222,11 @@ class _Watch:
 def _describe_exit(state: ServiceState) -> str:
     if state.exit.signal is not None:
         how = f"signal {state.exit.signal}"
-    elif state.exit.code is not None:
-        how = f"status {state.exit.code}" + (", though a server does not end by itself" if state.exit.code == 0 else "")
+    elif state.exit.code:
+        how = f"status {state.exit.code}"
+    elif state.active == "inactive" or state.exit.code == 0:
+        # systemd forgets the status of a unit that ended well, and a server that ends well was not meant to
+        how = "without an error status, though a server does not end by itself"
     else:
         how = "with an unknown status"
     return f"{how} ({state.result})" if state.result and state.result not in ("success", "exit-code", "signal") else how
