@@ -80,7 +80,8 @@ def save_capture(capture: Capture, directory: Path) -> None:
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        (directory / "capture.toml").write_text(write_toml(table), encoding="utf-8")
+        (directory / "capture.toml.new").write_text(write_toml(table), encoding="utf-8")
+        (directory / "capture.toml.new").rename(directory / "capture.toml")
     except OSError as error:
         raise CaptureError(f"{directory} cannot be written: {error.strerror}") from error
 
