@@ -35,7 +35,7 @@ _LAUNCHERS = {
     "singularity",
 }
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_RESOLVE = 'PATH=$1; export PATH; p=$(command -v -- "$2") || exit 1; printf "%s\\n" "$p"; head -c 1000 -- "$p"'
+_RESOLVE = 'p=$(PATH=$1; command -v -- "$2") || exit 1; printf "%s\\n" "$p"; head -c 1000 -- "$p"'
 
 
 @dataclass(frozen=True)
