@@ -174,7 +174,7 @@ class Evaluator:
     def reset(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> None:
         m.argv = (self.profile.package, *args)
         m.record, m.given = None, {}
-        m.writes, m.field_deps, m.read_fields = [], {}, {}
+        m.writes, m.field_deps, m.memo = [], {}, {}
         m.messages, m.maybes, m.observed, m.contradictions = [], [], {}, []
         m.collectors, m.reads, m.control, m.guards = [], set(), frozenset(), ()
         m.assumptions = dict(self.assumptions)

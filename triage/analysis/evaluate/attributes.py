@@ -53,7 +53,7 @@ class Attributes(Operations):
         self.given: dict[str, Value] = {}
         self.writes: list[Write] = []
         self.field_deps: dict[str, frozenset[str]] = {}
-        self.read_fields: dict[str, None] = {}
+        self.impure = 0  # reads of settings and environment so far
 
     def resolve(self, lazy: LazyImport, home: dict[str, Value], name: str) -> Value:
         raise NotImplementedError
@@ -185,7 +185,7 @@ class Attributes(Operations):
         if held is not ABSENT:
             if is_field and cls is self.args_class:
                 self.reads.add(name)
-                self.read_fields[name] = None
+                self.impure += 1
             return held.value if type(held) is Maybe else held
         if found is not ABSENT:
             return self.bind_class_value(found, obj, cls)
@@ -203,7 +203,7 @@ class Attributes(Operations):
                     self.reads = saved
                 if is_field:
                     self.reads.add(name)
-                    self.read_fields[name] = None
+                    self.impure += 1
                 return value
         if obj.opaque is not None:
             return self.opaque_attribute(obj, name)
@@ -223,7 +223,7 @@ class Attributes(Operations):
             if found.kind == "classmethod":
                 return Bound(found.fn, cls)
             return found.fn
-        if kind is Native and found.name.startswith("method "):
+        if kind is Native and found.fn_of is not None:
             return Bound(found, obj)
         if kind is Instance and isinstance(found.cls, Class):
             getter = found.cls.lookup("__get__")

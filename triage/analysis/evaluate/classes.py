@@ -180,7 +180,7 @@ class Classes(Attributes):
             self.record = obj
         if cls.kind == "exception":
             obj.attrs["args"] = tuple(args)
-        if cls.kind == "action":
+        if cls.kind == "action" or any(b.path.endswith("Config") for b in cls.external_bases()):
             obj.opaque = f"{cls.name}()"
         init = cls.lookup("__init__")
         if isinstance(init, Func):

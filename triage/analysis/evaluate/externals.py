@@ -73,7 +73,7 @@ _NONE = {
     "torch.cuda.set_device", "torch.set_num_threads", "torch.cuda.empty_cache", "setproctitle.setproctitle", "atexit.register",
 }  # fmt: skip
 _IDENTITY = {
-    "functools.lru_cache", "functools.cache", "contextlib.contextmanager", "functools.total_ordering",
+    "contextlib.contextmanager", "functools.total_ordering",
     "torch.no_grad", "torch.inference_mode", "torch.compile", "abc.abstractmethod", "typing.final", "typing.overload",
     "typing_extensions.override", "typing.runtime_checkable", "enum.unique", "functools.singledispatch", "contextlib.asynccontextmanager",
     "enum.verify", "typing.override", "dataclasses_json.dataclass_json", "torch.library.register_fake", "triton.jit",
@@ -331,6 +331,13 @@ def _partial(w: Machine, args: Args, named: Named) -> Value:
     return Native("partial", lambda w, a, n: w.call(fn, [*bound, *a], {**extra, **n}))
 
 
+def _cached(w: Machine, args: Args, named: Named) -> Value:
+    """`functools.cache` and `lru_cache`, with and without arguments."""
+    if args and isinstance(args[0], (Func, Native, Bound, Class)):
+        return w.memoize(args[0])
+    return Native("lru_cache", lambda w, a, n: w.memoize(a[0]) if a else None)
+
+
 def _reduce(w: Machine, args: Args, named: Named) -> Value:
     items = w.iterate(args[1])
     if items is None:
@@ -546,6 +553,7 @@ _HANDLERS: dict[str, Handler] = {
     "pathlib.Path": _path_object, "pathlib.PurePath": _path_object, "pathlib.PosixPath": _path_object,
     "functools.wraps": lambda w, a, n: Native("wraps", lambda w2, b, m: b[0]), "functools.update_wrapper": lambda w, a, n: a[0],
     "importlib.metadata.entry_points": lambda w, a, n: [], "importlib_metadata.entry_points": lambda w, a, n: [],
+    "functools.cache": _cached, "functools.lru_cache": _cached,
     "functools.partial": _partial, "functools.reduce": _reduce, "dataclasses.dataclass": _dataclass, "dataclasses.field": _field,
     "dataclasses.fields": _fields, "dataclasses.is_dataclass": _is_dataclass, "dataclasses.replace": _replace,
     "dataclasses.asdict": _asdict, "msgspec.field": _field, "msgspec.structs.fields": _fields, "msgspec.structs.asdict": _asdict,
@@ -553,6 +561,7 @@ _HANDLERS: dict[str, Handler] = {
     "typing.get_origin": _get_origin, "typing.get_args": _get_args, "copy.copy": _copy, "copy.deepcopy": _deepcopy,
     "collections.defaultdict": _defaultdict, "collections.namedtuple": _namedtuple, "types.SimpleNamespace": _namespace,
     "types.MappingProxyType": lambda w, a, n: a[0], "collections.deque": lambda w, a, n: w.iterate(a[0]) or [] if a else [],
+    "msgspec.Struct.__setattr__": lambda w, a, n: w.type_method(object, "__setattr__", a, n),
     "warnings.warn": _warn, "sys.exit": _exit, "os._exit": _exit, "packaging.version.parse": _version_parse,
     "packaging.version.Version": _version_parse, "enum.auto": lambda w, a, n: Instance(AUTO),
     "functools.cached_property": lambda w, a, n: Wrapped("cached_property", a[0]),

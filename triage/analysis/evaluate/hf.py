@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from triage.analysis.evaluate.values import ABSENT, External, Instance, Native, TargetRaise, Unknown, Value
+from triage.analysis.evaluate.values import ABSENT, Class, External, Instance, Native, TargetRaise, Unknown, Value
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.machine import Machine
@@ -99,6 +99,29 @@ class HfConfigs:
             raise TargetRaise(OSError, (f"{path} does not appear to have a file named generation_config.json.",))
         return Unknown("generation config", "the model's generation_config.json is not read")
 
+    # ------------------------------------------------ config classes that the package defines itself
+    def is_config_class(self, cls: Class) -> bool:
+        return any(b.path.startswith("transformers.") and b.path.endswith(("PretrainedConfig", "PreTrainedConfig", "Config")) for b in cls.external_bases())
+
+    def is_config(self, obj: Instance) -> bool:
+        return obj.cls is CONFIG or (isinstance(obj.cls, Class) and self.is_config_class(obj.cls))
+
+    def class_method(self, cls: Class, name: str) -> Value | None:
+        """`from_pretrained`, `from_dict` and `get_config_dict` of such a class."""
+
+        def from_pretrained(w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
+            data = self.load(args)
+            if data is None:
+                return Unknown(f"config of {args[0] if args else '?'}", "the model's config.json was not captured")
+            return w.call(cls, [], {"_name_or_path": args[0], **data})
+
+        def from_dict(w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
+            data = args[0] if args else None
+            return w.call(cls, [], dict(data)) if isinstance(data, dict) else Unknown(f"{cls.name}.from_dict()", "its keys are not known")
+
+        table = {"from_pretrained": from_pretrained, "from_dict": from_dict, "get_config_dict": self.get_config_dict}
+        return Native(name, table[name]) if name in table else None
+
     # ------------------------------------------------ objects
     def make(self, data: dict[str, Any], path: str) -> Instance:
         """A config object of the file's content."""
@@ -112,9 +135,7 @@ class HfConfigs:
         return Instance(CONFIG, attrs, opaque=f"config of {path or data.get('model_type', 'model')}")
 
     def attribute(self, obj: Instance, name: str, outright: bool = True) -> tuple[Value] | None:
-        """(value,) of an attribute that the file does not hold; None when `obj` is no config."""
-        if obj.cls is not CONFIG:
-            return None
+        """(value,) of an attribute that the file does not hold."""
         method = self.method(obj, name)
         if method is not None:
             return (method,)
@@ -148,7 +169,7 @@ class HfConfigs:
         return Native(name, run) if run is not None else None
 
     def to_dict(self, obj: Instance) -> Value:
-        return {k: self.to_dict(v) if isinstance(v, Instance) and v.cls is CONFIG else v for k, v in obj.attrs.items()}
+        return {k: self.to_dict(v) if isinstance(v, Instance) and self.is_config(v) else v for k, v in obj.attrs.items()}
 
     def update(self, obj: Instance, more: Value) -> Value:
         if isinstance(more, dict):

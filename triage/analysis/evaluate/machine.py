@@ -16,8 +16,10 @@ from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.parser import PARSER, action_objects, make_parser
 from triage.analysis.evaluate.values import (
     ABSENT,
+    Bound,
     Class,
     External,
+    Func,
     Instance,
     Maybe,
     Module,
@@ -70,6 +72,8 @@ class Machine(Calls):
         self.builtins = natives.make_builtins()
         self.externals = ExternalModel(self)
         self.hf = HfConfigs(self)
+        self.memo: dict[int, dict[Value, Value]] = {}
+        self.built: dict[int, Any] = {}
         self.stage = ""
         self.softly = False
         self.given: dict[str, Value] = {}
@@ -132,10 +136,18 @@ class Machine(Calls):
                 return Native(name, lambda w, a, n: w.log(name, a))
             if cls is PARSER and name == "_actions":
                 return action_objects(instance.attrs["__parser__"])
+        if self.hf.is_config(instance):
             found = self.hf.attribute(instance, name, not self.softly)
             if found is not None:
                 return found[0]
         return Unknown(f"{instance.opaque}.{name}", f"{instance.opaque} is known only on the host")
+
+    def class_attribute(self, cls: Class, name: str) -> Value:
+        if cls.lookup(name) is ABSENT and self.hf.is_config_class(cls):
+            made = self.hf.class_method(cls, name)
+            if made is not None:
+                return made
+        return super().class_attribute(cls, name)
 
     def find_softly(self, obj: Value, name: str) -> Value:
         """As `find_attribute`, where the target is ready for it to be absent."""
@@ -158,6 +170,7 @@ class Machine(Calls):
         if not isinstance(name, str):
             return Unknown(f"os.environ[{show(name)}]", "the variable's name is not known")
         self.reads.add(f"env:{name}")
+        self.impure += 1
         held = self.env.get(name, ABSENT)
         if held is ABSENT:
             return default
@@ -249,8 +262,54 @@ class Machine(Calls):
             if method is not ABSENT:
                 self.call(method, [manager, None, None, None])
 
+    # ------------------------------------------------ results that are kept
+    def memoize(self, fn: Value) -> Value:
+        """A function under functools.cache: results of plain arguments are kept, as Python keeps them; over several
+        launches only those that read neither settings nor environment."""
+        if not isinstance(fn, Func):
+            return fn
+        kept: dict[Value, Value] = {}
+
+        def run(w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
+            key = _memo_key(args, named)
+            if key is None:
+                return w.call(fn, args, named)
+            for table in (kept, w.memo.setdefault(id(fn), {})):
+                if key in table:
+                    return table[key]
+            before = w.impure
+            value = w.call(fn, args, named)
+            if not has_unknown(value):
+                pure = w.impure == before and w.heap.depth <= 1
+                (kept if pure else w.memo.setdefault(id(fn), {}))[key] = value
+            return value
+
+        made = Native(fn.name, run)
+        made.fn_of = fn
+        return made
+
+    def build_parser(self, target: Value, args: list[Value]) -> bool:
+        """Replay a call that fills a fresh parser: what it declares does not depend on the launch."""
+        parser = next((a for a in args if type(a) is Instance and a.cls is PARSER), None)
+        if parser is None or parser.attrs["__parser__"].filled or len(parser.attrs["__parser__"]._actions) > 1:
+            return False
+        fn, owner = (target.fn, target.self) if type(target) is Bound else (target, None)
+        if type(fn) is not Func or isinstance(owner, Instance):
+            return False
+        made = parser.attrs["__parser__"]
+        held = self.built.get(id(fn))
+        if held is not None:
+            made.take(held)
+            return True
+        made.filled = True
+        super().call(target, args, {})
+        self.built[id(fn)] = made
+        return True
+
     # ------------------------------------------------ declared settings
     def call(self, target: Value, args: list[Value], named: dict[str, Value] | None = None) -> Value:
+        if args and not named and self.build_parser(target, args):
+            return None
         name = getattr(target, "name", None)
         if named and name in self.declares:
             place = self.place()
@@ -258,6 +317,18 @@ class Machine(Calls):
                 if field in self.fields:
                     self.record_write(field, value, place)
         return super().call(target, args, named)
+
+
+def _memo_key(args: list[Value], named: dict[str, Value]) -> Value | None:
+    out: list[Value] = []
+    for value in [*args, *(x for pair in sorted(named.items()) for x in pair)]:
+        if isinstance(value, (str, int, float, bool, type(None))):
+            out.append((type(value), value))
+        elif isinstance(value, (Class, External, type)):
+            out.append((id(value), value))
+        else:
+            return None
+    return tuple(out)
 
 
 def run_module_function(machine: Machine, dotted: str, args: list[Value]) -> Value:

@@ -217,8 +217,8 @@ class Operations(World):
         if left is not a or right is not b:
             return self.compare(symbol, left, right)
         if isinstance(a, External) or isinstance(b, External):
-            if isinstance(a, External) and isinstance(b, External) and symbol in ("==", "!="):
-                return (a.path == b.path) is (symbol == "==")
+            if symbol in ("==", "!=") and (isinstance(a, External) and isinstance(b, External) or is_marker(a) or is_marker(b)):
+                return (a is b) is (symbol == "==")
             return Unknown(f"({show(a)} {symbol} {show(b)})", f"{show(a if isinstance(a, External) else b)} is outside the package")
         if symbol in ("==", "!="):
             if isinstance(a, Instance) and isinstance(b, Instance) and self.is_record(a) and a.cls is b.cls:
@@ -535,6 +535,14 @@ class Operations(World):
         if not spec and isinstance(value, (*OURS, TargetRaise, list, tuple, dict, set, frozenset)):
             return self.to_text(value, False)
         return self.native(format, self.printable(value), spec)
+
+
+def is_marker(value: Value) -> bool:
+    """A name outside the package that is surely equal to nothing but itself: a sentinel, a torch dtype."""
+    return isinstance(value, External) and (value.path in _MARKERS or value.path.startswith("torch.") and value.path.count(".") == 1)
+
+
+_MARKERS = {"dataclasses.MISSING", "msgspec.NODEFAULT", "inspect.Parameter.empty", "inspect._empty", "typing.Any", "msgspec.UNSET"}
 
 
 class _Text(str):

@@ -43,6 +43,15 @@ class Refused(Exception):
 class Parser(argparse.ArgumentParser):
     """argparse with its own behavior; only its exits are ours."""
 
+    filled = False  # by one call that declares flags
+
+    def take(self, other: Parser) -> None:
+        """Share another parser's declarations; declaring one of them again is then ignored."""
+        mine = {"prog": self.prog}
+        self.__dict__.update(other.__dict__)
+        self.__dict__.update(mine)
+        self.filled = True
+
     def error(self, message: str) -> NoReturn:
         raise Refused(message)
 
@@ -140,6 +149,9 @@ def _add_argument(w: Machine, parser: Any, args: list[Value], named: dict[str, V
     if has_unknown(args):
         w.note("a flag whose name is not known was left out")
         return None
+    held = getattr(parser, "_option_string_actions", {}).get(args[0]) if args else None
+    if held is not None and getattr(parser, "filled", False):
+        return Instance(External("argparse.Action"), {"dest": held.dest, "option_strings": list(held.option_strings)}, opaque="action")
     keys = {k: v for k, v in named.items() if k != "help"}
     help_text = named.get("help")
     keys["help"] = help_text if isinstance(help_text, str) else None

@@ -123,10 +123,11 @@ class Func:
 class Native:
     """A function of ours that stands for a builtin or library function; gets (world, args, kwargs)."""
 
-    __slots__ = ("fn", "name")
+    __slots__ = ("fn", "fn_of", "name")
 
     def __init__(self, name: str, fn: Callable[..., Value]) -> None:
         self.name = name
+        self.fn_of: Func | None = None  # the function of the target behind it
         self.fn = fn
 
     def __repr__(self) -> str:
