@@ -32,7 +32,7 @@ HEAVY = ("paramiko", "libcst", "jedi", "rich", "jinja2", "triage.analysis", "tri
 def run_triage(
     *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path = ROOT
 ) -> subprocess.CompletedProcess[bytes]:
-    full = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    full = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", **(env or {})}
     return subprocess.run([*TRIAGE, *words], input=stdin, capture_output=True, env=full, cwd=cwd, timeout=120)
 
 

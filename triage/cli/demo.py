@@ -44,7 +44,8 @@ def repair_toy_server(folder: Path, progress: Progress) -> Session:
     engine = open_engine("toyserver")
     store = SessionStore(folder / "state")
     host = LocalHost()
-    service = CommandService(host, command, str(folder / "server.log"))
+    env = {"PYTHONPATH": str(folder)}
+    service = CommandService(host, command, str(folder / "server.log"), env, str(folder), split=engine.split_command)
     progress.note(f"starting a toy server: {' '.join(command[1:])}")
     journal = store.journal(store.create())
     try:

@@ -59,7 +59,7 @@ def open_target(args: Namespace) -> Iterator[Target]:
         else:
             env, argv = split_words(args.command)
             engine = ProfileEngine(find_engine(argv)[0])
-            service = CommandService(host, argv, args.log, env, args.cwd, engine.profile.secret)
+            service = CommandService(host, argv, args.log, env, args.cwd, engine.profile.secret, split=engine.split_command)
         yield Target(host, service, engine, shlex.join(options))
     finally:
         host.close()
