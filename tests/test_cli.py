@@ -37,11 +37,12 @@ def run_triage(
 
 
 def check_one_line(done: subprocess.CompletedProcess[bytes], code: int = 2) -> str:
-    """A clear refusal: nothing on stdout, one message (and at most one hint) on stderr, no traceback."""
+    """A clear refusal: nothing on stdout, one message (and at most one hint) after the progress on stderr, no traceback."""
     text = done.stderr.decode()
     assert (done.returncode, done.stdout) == (code, b""), text
     lines = text.splitlines()
-    assert lines and lines[0].startswith("triage: ") and len(lines) <= 2, text
+    at = next((i for i, line in enumerate(lines) if line.startswith("triage: ")), len(lines))
+    assert at in (len(lines) - 1, len(lines) - 2), text
     assert "Traceback" not in text
     return text
 
@@ -177,6 +178,15 @@ def test_facts_have_fixed_names_and_types() -> None:
         ("run", "--command", "python -m sglang.launch_server", "--log", "/tmp/x", "--user-unit"),
         ("capture", "--unit", "x", "-o", "{full}"),
         ("undo",),
+        ("undo", "--unit", "no-such-unit.service"),
+        ("undo", "--unit", "../x"),
+        ("undo", "--unit", "x", "--host=-oProxyCommand=touch x"),
+        ("undo", "--unit", "x", "--host", "a;b"),
+        ("undo", "--unit", "x", "--host", "a\nb"),
+        ("undo", "--unit", "x", "--host", "127.0.0.1", "--ssh-config", "/no/such/file"),
+        ("capture", "--command", "python -m sglang.launch_server", "--log", "/no/such/log", "-o", "{empty}"),
+        ("capture", "--command", "vllm serve x", "--log", "/no/such/log", "-o", "{empty}"),
+        ("capture", "--command", "python -m sglang.launch_server $ARGS | tee x", "--log", "/no/such/log", "-o", "{empty}"),
     ],
     ids=lambda words: " ".join(words),
 )

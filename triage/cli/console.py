@@ -31,8 +31,10 @@ def write_result(text: str) -> None:
 
 
 def write_progress(text: str) -> None:
-    """One line to stderr; a stderr that is gone must not stop a repair half-way."""
-    _write(sys.stderr, f"{text}\n")
+    """One line to stderr, with nothing in it that acts on a terminal; a stderr that is gone must not stop a repair half-way."""
+    from triage.redact import clean_text
+
+    _write(sys.stderr, clean_text(text.replace("\n", " ")) + "\n")
 
 
 def _write(stream: TextIO | None, text: str) -> None:

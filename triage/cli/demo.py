@@ -16,7 +16,7 @@ from triage.cli.outcome import exit_code
 from triage.cli.progress import Progress
 from triage.engines import open_engine
 from triage.errors import UsageError
-from triage.hosts import LocalHost
+from triage.hosts.local import LocalHost
 from triage.knowledge import data_root
 from triage.loop.apply import apply_plan
 from triage.loop.run import Budget, run_session

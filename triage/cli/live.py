@@ -21,6 +21,7 @@ from triage.errors import UsageError
 from triage.knowledge import load_profile
 from triage.model import Diagnosis, Patch, Plan
 from triage.protocols import Capture, Engine, Host, Service
+from triage.report.plain import show_line
 
 if TYPE_CHECKING:
     from triage.loop.run import Decide, Diagnose
@@ -46,11 +47,7 @@ def open_target(args: Namespace) -> Iterator[Target]:
     options = ["--host", args.host, *(("--unit", args.unit) if args.unit else ("--command", args.command, "--log", args.log))]
     if args.user_unit:
         options.append("--user-unit")
-    host = open_host(
-        args.host,
-        ssh_config=Path(args.ssh_config) if args.ssh_config else None,
-        known_hosts=Path(args.known_hosts) if args.known_hosts else None,
-    )
+    host = open_host(args.host, ssh_config=name_file(args.ssh_config), known_hosts=name_file(args.known_hosts))
     try:
         service: Service
         if args.unit:
@@ -75,6 +72,16 @@ def check_target(args: Namespace) -> None:
         raise UsageError("--log and --cwd belong to --command: a unit has a journal and a folder of its own")
     if args.command and args.user_unit:
         raise UsageError("--user-unit belongs to --unit")
+
+
+def name_file(text: str | None) -> Path | None:
+    """A file that was named on the command line. Raises UsageError where there is none."""
+    if text is None:
+        return None
+    path = Path(text)
+    if not path.is_file():
+        raise UsageError(f"there is no file {text}")
+    return path
 
 
 def run_loop(args: Namespace) -> int:
@@ -126,7 +133,10 @@ def undo_session(args: Namespace) -> int:
 
     with open_target(args) as target:
         session = undo_session(target.host, target.service.name, SessionStore())
-    write_result(f"{session.service} on {session.host} is as it was before session {session.id}; the server was not restarted\n")
+    what = show_line(
+        f"{session.service} on {session.host} is as it was before session {session.id}; the server was not restarted"
+    )
+    write_result(f"{what}\n")
     return 0
 
 

@@ -16,9 +16,9 @@ from triage.report import FormatName, Subject, render_report
 
 def replay_capture(args: Namespace) -> int:
     """Diagnose a capture directory or a log. stdout is the report."""
-    from triage.analysis import diagnose
-
     capture, profile = build_capture(args)
+    from triage.analysis import diagnose  # wrong usage is told without waiting for it
+
     for note in capture.meta.notes:
         write_progress(f"triage: {note}")
     diagnosis = diagnose(capture, profile)
@@ -60,11 +60,12 @@ def find_subject(what: str) -> Subject:
 
 def diagnose_directory(path: Path) -> Diagnosis:
     """The diagnosis of a capture directory. Raises CaptureError."""
-    from triage.analysis import diagnose
     from triage.knowledge import load_profile
     from triage.loop.capture import load_capture
 
     capture = load_capture(path)
+    from triage.analysis import diagnose
+
     return diagnose(capture, load_profile(capture.meta.engine))
 
 
