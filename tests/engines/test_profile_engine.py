@@ -180,6 +180,7 @@ def test_gpus_are_counted_as_the_launch_sees_them(tmp_path: Path, visible: str |
     facts = TOY.read_facts(LocalHost(), launch, EngineInstall("/x", None, sys.executable, "3.11.7"))
     assert (facts.device, facts.gpu_count) == (("cuda", count) if count else ("cpu", 0))
     assert facts.paths == {"./m": "dir", "/etc/hosts": "file"}
+    assert facts.machine == os.uname().machine
     if count:
         assert (facts.gpu_name, facts.gpu_memory_mib, facts.compute_capability) == ("NVIDIA H100 80GB HBM3", 81559, "9.0")
         assert facts.cuda_version == "12.8"

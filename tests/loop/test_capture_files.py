@@ -38,7 +38,14 @@ LAUNCH = Launch(
     "/w dir",
     "svc",
 )
-FACTS = Facts("cuda", "NVIDIA H100", 8, 81559, "9.0", "12.8", "3.11.7", {"torch": "2.9", "a.b-c": "1"}, {"/m": "dir"})
+FACTS = Facts(
+    device="cuda",
+    gpu_name="NVIDIA H100",
+    gpu_count=8,
+    compute_capability="9.0",
+    packages={"torch": "2.9", "a.b-c": "1"},
+    paths={"/m": "dir"},
+)
 LOG = b"\xff\x00 raw\r\n\x1b[31mred\n" + bytes(range(256))
 SOURCE = MemoryTree(
     {"toyserver/args.py": b"\xef\xbb\xbfa = 1\r\n", "toyserver/sub/x.py": b""}, {"toyserver": ("args.py", "sub", "z.py")}

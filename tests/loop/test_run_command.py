@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import TOYSERVER, Recorder
 
+from tests.loop.toyhost import TOYSERVER, Recorder
 from triage.argv import edit_args
 from triage.engines import open_engine
 from triage.hosts.local import LocalHost

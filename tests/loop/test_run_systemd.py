@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Lab, Recorder
 
+from tests.loop.toyhost import Recorder, ToyLab
 from triage.argv import edit_args
 from triage.engines import open_engine
 from triage.errors import EngineError, LockedError, ServiceError, UsageError
 from triage.loop.capture import capture_run, load_capture, read_launch, save_capture
 from triage.loop.observe import watch
-from triage.loop.run import Budget, run_session
+from triage.loop.run import Budget, Decide, Diagnose, run_session
 from triage.loop.session import SessionStore
 from triage.loop.undo import undo_session
-from triage.model import Cause, Diagnosis, Edit, Failure, OutcomeName, Patch, Plan
+from triage.model import Cause, Diagnosis, Edit, Failure, Observation, OutcomeName, Patch, Plan, Session
 from triage.protocols import Capture
 from triage.services.systemd import SystemdService
 
@@ -29,8 +29,8 @@ WIDTH, DEPTH = Edit("add", "--draft-width", None, "2"), Edit("add", "--draft-dep
 ONE_BY_ONE = {b"AssertionError": (WIDTH,), b"TypeError": (DEPTH,)}
 
 
-def service_of(lab: Lab, unit: str) -> SystemdService:
-    return SystemdService(lab.host, unit, ENGINE.split_command, ENGINE.profile.secret)
+def service_of(toy_lab: ToyLab, unit: str) -> SystemdService:
+    return SystemdService(toy_lab.host, unit, ENGINE.split_command, ENGINE.profile.secret)
 
 
 def answer_by(table: dict[bytes, tuple[Edit, ...]], seen: list[Capture]) -> Callable[[Capture, tuple[Patch, ...]], Diagnosis]:
@@ -48,6 +48,19 @@ def answer_by(table: dict[bytes, tuple[Edit, ...]], seen: list[Capture]) -> Call
     return diagnose
 
 
+def repair(
+    lab: ToyLab, unit: str, diagnose: Diagnose, observer: Recorder, store: SessionStore, decide: Decide, budget: Budget = QUICK
+) -> Session:
+    return run_session(lab.host, service_of(lab, unit), ENGINE, diagnose, observer, store, decide, budget)
+
+
+def look(lab: ToyLab, unit: str, observer: Recorder, deadline: float) -> Observation:
+    """Watch the current run."""
+    service = service_of(lab, unit)
+    launch = read_launch(service, ENGINE)
+    return watch(lab.host, service, ENGINE, launch, None, observer, deadline=deadline, stability=0.5, poll=0.3)
+
+
 def consent(_diagnosis: Diagnosis, _plan: Plan, _patch: Patch) -> bool:
     return True
 
@@ -57,37 +70,37 @@ def store(tmp_path: Path) -> SessionStore:
     return SessionStore(tmp_path / "state")
 
 
-def test_two_layers_take_two_restarts_and_one_undo(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_two_layers_take_two_restarts_and_one_undo(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "two.service"
-    lab.add_unit(unit, f"--port 8201 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    before, seen = lab.listing(unit), []
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, answer_by(ONE_BY_ONE, seen), recorder, store, consent, QUICK)
+    toy_lab.add_unit(unit, f"--port 8201 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before, seen = toy_lab.listing(unit), []
+    session = repair(toy_lab, unit, answer_by(ONE_BY_ONE, seen), recorder, store, consent)
     assert (session.outcome, len(session.attempts)) == ("fixed", 2), session.why
     assert [a.observation.verdict for a in session.attempts if a.observation] == ["failed", "healthy"]
     # the second diagnosis saw the launch that ran, the session has the total patch of the launch as found
     assert "--draft-width" in (seen[1].launch.args if seen[1].launch else ())
     assert session.applied is not None and session.applied.edits == (WIDTH, DEPTH)
-    assert b'"GET /health' in lab.run("journalctl", "-u", unit, "-o", "cat")
-    show = lab.run("systemctl", "show", unit, "-p", "ExecStart").decode()
+    assert b'"GET /health' in toy_lab.run("journalctl", "-u", unit, "-o", "cat")
+    show = toy_lab.run("systemctl", "show", unit, "-p", "ExecStart").decode()
     assert "--draft-width 2" in show and "--draft-depth 3" in show
-    assert lab.run("systemctl", "is-active", unit).strip() == b"active"
+    assert toy_lab.run("systemctl", "is-active", unit).strip() == b"active"
     assert "healthy, watching that it stays so" in recorder.phases
 
-    undone = undo_session(lab.host, unit, SessionStore(store.root))
+    undone = undo_session(toy_lab.host, unit, SessionStore(store.root))
     assert undone.id == session.id and undone.why.startswith("undone")
-    assert lab.listing(unit) == before
-    assert lab.run("systemctl", "show", unit, "-p", "NeedDaemonReload").strip() == b"NeedDaemonReload=no"
+    assert toy_lab.listing(unit) == before
+    assert toy_lab.run("systemctl", "show", unit, "-p", "NeedDaemonReload").strip() == b"NeedDaemonReload=no"
     with pytest.raises(UsageError):
-        undo_session(lab.host, unit, store)
+        undo_session(toy_lab.host, unit, store)
 
 
-def test_the_stored_capture_is_the_one_that_was_diagnosed(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_the_stored_capture_is_the_one_that_was_diagnosed(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "keep.service"
-    lab.add_unit(unit, f"--port 8202 --api-key hunter2hunter2 {FAILING}", "Environment=TOY_TOKEN=s3cr3ts3cr3t")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
+    toy_lab.add_unit(unit, f"--port 8202 --api-key hunter2hunter2 {FAILING}", "Environment=TOY_TOKEN=s3cr3ts3cr3t")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
     read: list[bytes | None] = []
     inner = answer_by({b"AssertionError": (WIDTH, DEPTH)}, [])
 
@@ -97,7 +110,7 @@ def test_the_stored_capture_is_the_one_that_was_diagnosed(lab: Lab, store: Sessi
         assert capture.source.read("../etc/passwd") is None and capture.source.read("toyserver/none.py") is None
         return inner(capture, tried)
 
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, diagnose, recorder, store, consent, QUICK)
+    session = repair(toy_lab, unit, diagnose, recorder, store, consent)
     assert session.outcome == "fixed", session.why
     stored = load_capture(store.directory(session.id) / "capture")
     assert read[0] is not None and b"class ToyArgs" in read[0]
@@ -107,44 +120,44 @@ def test_the_stored_capture_is_the_one_that_was_diagnosed(lab: Lab, store: Sessi
     assert b"AssertionError" in stored.log
     everything = b"".join(p.read_bytes() for p in store.root.rglob("*") if p.is_file())
     assert b"hunter2" not in everything and b"s3cr3t" not in everything
-    assert b"--api-key hunter2hunter2" in lab.run("sh", "-c", f"cat /etc/systemd/system/{unit}.d/*")
+    assert b"--api-key hunter2hunter2" in toy_lab.run("sh", "-c", f"cat /etc/systemd/system/{unit}.d/*")
 
 
-def test_a_healthy_unit_is_left_alone(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_a_healthy_unit_is_left_alone(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "well.service"
-    lab.add_unit(unit, "--port 8203")
-    lab.start(unit)
-    before = lab.listing(unit), lab.run("systemctl", "show", unit, "-p", "InvocationID")
+    toy_lab.add_unit(unit, "--port 8203")
+    toy_lab.start(unit)
+    before = toy_lab.listing(unit), toy_lab.run("systemctl", "show", unit, "-p", "InvocationID")
 
     def diagnose(_capture: Capture, _tried: tuple[Patch, ...]) -> Diagnosis:
         raise AssertionError("a healthy unit is not diagnosed")
 
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, diagnose, recorder, store, consent, QUICK)
-    lab.wait_for(unit, "active")
+    session = repair(toy_lab, unit, diagnose, recorder, store, consent)
+    toy_lab.wait_for(unit, "active")
     assert session.outcome == "healthy"
-    assert (lab.listing(unit), lab.run("systemctl", "show", unit, "-p", "InvocationID")) == before
+    assert (toy_lab.listing(unit), toy_lab.run("systemctl", "show", unit, "-p", "InvocationID")) == before
 
 
-def test_41_without_success_the_unit_is_as_it_was_found(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_41_without_success_the_unit_is_as_it_was_found(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "lost.service"
-    lab.add_unit(unit, f"--port 8204 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    before = lab.listing(unit)
+    toy_lab.add_unit(unit, f"--port 8204 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before = toy_lab.listing(unit)
     only_first = {b"AssertionError": (WIDTH,)}
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, answer_by(only_first, []), recorder, store, consent, QUICK)
+    session = repair(toy_lab, unit, answer_by(only_first, []), recorder, store, consent)
     assert (session.outcome, len(session.attempts)) == ("no_patch", 1)
     assert "1 attempt did not end in a healthy server" in session.why
-    assert lab.listing(unit) == before
-    assert lab.run("systemctl", "is-active", unit, check=False).strip() == b"failed"
-    assert "--draft-width" not in lab.run("systemctl", "show", unit, "-p", "ExecStart").decode()
+    assert toy_lab.listing(unit) == before
+    assert toy_lab.run("systemctl", "is-active", unit, check=False).strip() == b"failed"
+    assert "--draft-width" not in toy_lab.run("systemctl", "show", unit, "-p", "ExecStart").decode()
 
 
-def test_29_the_same_patch_is_not_tried_twice(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_29_the_same_patch_is_not_tried_twice(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "again.service"
-    lab.add_unit(unit, f"--port 8205 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
+    toy_lab.add_unit(unit, f"--port 8205 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
     useless = (Edit("add", "--lanes", None, "2"),)
     captures: list[Capture] = []
 
@@ -154,41 +167,39 @@ def test_29_the_same_patch_is_not_tried_twice(lab: Lab, store: SessionStore, rec
         edits = useless if not tried else ()
         return Diagnosis("patch", Failure("exception", None, ""), None, None, (Patch(edits, args, {}, "guess", ""),))
 
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, diagnose, recorder, store, consent, QUICK)
+    session = repair(toy_lab, unit, diagnose, recorder, store, consent)
     assert (session.outcome, len(session.attempts), len(captures)) == ("no_patch", 1, 2)
 
 
-def test_without_consent_nothing_changes(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_without_consent_nothing_changes(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "asked.service"
-    lab.add_unit(unit, f"--port 8206 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    before = lab.listing(unit), lab.run("systemctl", "show", unit, "-p", "InvocationID")
-    session = run_session(
-        lab.host, service_of(lab, unit), ENGINE, answer_by(ONE_BY_ONE, []), recorder, store, lambda *_: False, QUICK
-    )
+    toy_lab.add_unit(unit, f"--port 8206 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before = toy_lab.listing(unit), toy_lab.run("systemctl", "show", unit, "-p", "InvocationID")
+    session = repair(toy_lab, unit, answer_by(ONE_BY_ONE, []), recorder, store, lambda *_: False)
     assert session.outcome == "not_applied" and session.plan is not None and "--draft-width" in session.plan.diff
-    assert (lab.listing(unit), lab.run("systemctl", "show", unit, "-p", "InvocationID")) == before
+    assert (toy_lab.listing(unit), toy_lab.run("systemctl", "show", unit, "-p", "InvocationID")) == before
 
 
-def test_the_budget_of_attempts_ends_it(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_the_budget_of_attempts_ends_it(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "short.service"
-    lab.add_unit(unit, f"--port 8207 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    before = lab.listing(unit)
+    toy_lab.add_unit(unit, f"--port 8207 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before = toy_lab.listing(unit)
     budget = Budget(attempts=1, deadline=60.0, stability=1.0, poll=0.3)
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, answer_by(ONE_BY_ONE, []), recorder, store, consent, budget)
-    assert session.outcome == "out_of_budget" and lab.listing(unit) == before
+    session = repair(toy_lab, unit, answer_by(ONE_BY_ONE, []), recorder, store, consent, budget)
+    assert session.outcome == "out_of_budget" and toy_lab.listing(unit) == before
 
 
 @pytest.mark.parametrize("at", ["waiting for the new run", "loading", "reading the service"])
-def test_34_ctrl_c_puts_the_unit_back(lab: Lab, store: SessionStore, at: str) -> None:
+def test_34_ctrl_c_puts_the_unit_back(toy_lab: ToyLab, store: SessionStore, at: str) -> None:
     unit = f"stop{at[0]}.service"
-    lab.add_unit(unit, f"--port 8208 {FAILING}", "Environment=TOY_LOAD_SECONDS=20")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    before = lab.listing(unit)
+    toy_lab.add_unit(unit, f"--port 8208 {FAILING}", "Environment=TOY_LOAD_SECONDS=20")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before = toy_lab.listing(unit)
 
     class Interrupting(Recorder):
         def phase(self, text: str, seconds: float) -> None:
@@ -197,20 +208,22 @@ def test_34_ctrl_c_puts_the_unit_back(lab: Lab, store: SessionStore, at: str) ->
                 raise KeyboardInterrupt
 
     fix = answer_by({b"AssertionError": (WIDTH, DEPTH)}, [])
-    session = run_session(lab.host, service_of(lab, unit), ENGINE, fix, Interrupting(), store, consent, QUICK)
+    session = repair(toy_lab, unit, fix, Interrupting(), store, consent)
     assert session.outcome == "not_applied" and "interrupted" in session.why
-    assert lab.listing(unit) == before
-    assert lab.run("systemctl", "is-active", unit, check=False).strip() in (b"failed", b"inactive")
+    assert toy_lab.listing(unit) == before
+    assert toy_lab.run("systemctl", "is-active", unit, check=False).strip() in (b"failed", b"inactive")
     stored = store.load(session.id)
     assert (stored.outcome, stored.why, len(stored.attempts)) == (session.outcome, session.why, len(session.attempts))
 
 
-def test_34_what_a_killed_session_left_is_undone_before_the_next_patch(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_34_what_a_killed_session_left_is_undone_before_the_next_patch(
+    toy_lab: ToyLab, store: SessionStore, recorder: Recorder
+) -> None:
     unit = "killed.service"
-    lab.add_unit(unit, f"--port 8209 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    before = lab.listing(unit)
+    toy_lab.add_unit(unit, f"--port 8209 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before = toy_lab.listing(unit)
 
     class Killed(BaseException):
         """Stands for kill -9: no handler of the loop takes it."""
@@ -221,18 +234,18 @@ def test_34_what_a_killed_session_left_is_undone_before_the_next_patch(lab: Lab,
 
     fix = answer_by({b"AssertionError": (WIDTH, DEPTH)}, [])
     with pytest.raises(Killed):
-        run_session(lab.host, service_of(lab, unit), ENGINE, fix, Killing(), store, consent, QUICK)
-    assert lab.listing(unit) != before
+        repair(toy_lab, unit, fix, Killing(), store, consent)
+    assert toy_lab.listing(unit) != before
     # the plan ran to its end: the unit is in the new state, and undo knows it
-    undo_session(lab.host, unit, store)
-    assert lab.listing(unit) == before
+    undo_session(toy_lab.host, unit, store)
+    assert toy_lab.listing(unit) == before
 
 
-def test_36_a_second_session_is_locked_out(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
-    with store.lock(lab.host.name, "two.service"), pytest.raises(LockedError):
+def test_36_a_second_session_is_locked_out(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
+    with store.lock(toy_lab.host.name, "two.service"), pytest.raises(LockedError):
         run_session(
-            lab.host,
-            service_of(lab, "two.service"),
+            toy_lab.host,
+            service_of(toy_lab, "two.service"),
             ENGINE,
             answer_by({}, []),
             recorder,
@@ -242,12 +255,12 @@ def test_36_a_second_session_is_locked_out(lab: Lab, store: SessionStore, record
         )
 
 
-def test_a_capture_over_ssh_round_trips(lab: Lab, recorder: Recorder, tmp_path: Path) -> None:
+def test_a_capture_over_ssh_round_trips(toy_lab: ToyLab, recorder: Recorder, tmp_path: Path) -> None:
     unit = "cap.service"
-    lab.add_unit(unit, f"--port 8210 {FAILING}")
-    lab.start(unit)
-    lab.wait_for(unit, "failed")
-    capture = capture_run(lab.host, service_of(lab, unit), ENGINE, recorder)
+    toy_lab.add_unit(unit, f"--port 8210 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    capture = capture_run(toy_lab.host, service_of(toy_lab, unit), ENGINE, recorder)
     assert capture.launch is not None and capture.launch.args[:4] == ("--model-path", "toy", "--port", "8210")
     assert capture.facts.device == "cpu" and capture.facts.python_version is not None
     save_capture(capture, tmp_path / "c")
@@ -258,14 +271,16 @@ def test_a_capture_over_ssh_round_trips(lab: Lab, recorder: Recorder, tmp_path: 
         assert again.source.read(name) == capture.source.read(name) != None  # noqa: E711
 
 
-def test_a_missing_unit_and_a_missing_package_are_one_clear_line(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_a_missing_unit_and_a_missing_package_are_one_clear_line(
+    toy_lab: ToyLab, store: SessionStore, recorder: Recorder
+) -> None:
     with pytest.raises(ServiceError):
-        run_session(lab.host, service_of(lab, "nowhere.service"), ENGINE, answer_by({}, []), recorder, store, consent, QUICK)
-    lab.add_unit("bare.service", "", "Environment=PYTHONPATH=/nonexistent")
-    lab.run("systemctl", "start", "--no-block", "bare.service")
-    lab.wait_for("bare.service", "failed")
+        repair(toy_lab, "nowhere.service", answer_by({}, []), recorder, store, consent)
+    toy_lab.add_unit("bare.service", "", "Environment=PYTHONPATH=/nonexistent")
+    toy_lab.run("systemctl", "start", "--no-block", "bare.service")
+    toy_lab.wait_for("bare.service", "failed")
     with pytest.raises(EngineError, match="no package toyserver") as caught:
-        run_session(lab.host, service_of(lab, "bare.service"), ENGINE, answer_by({}, []), recorder, store, consent, QUICK)
+        repair(toy_lab, "bare.service", answer_by({}, []), recorder, store, consent)
     assert "\n" not in str(caught.value)
 
 
@@ -281,47 +296,49 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_only_looks_healthy_is_not(lab: Lab, recorder: Recorder, name: str) -> None:
+def test_what_only_looks_healthy_is_not(toy_lab: ToyLab, recorder: Recorder, name: str) -> None:
     service, verdict, why = FAULTS[name]
     unit = f"watch{list(FAULTS).index(name)}.service"
-    lab.add_unit(unit, "--port 8220", service)
-    before = service_of(lab, unit).read_state().run
-    lab.start(unit)
-    launch = read_launch(service_of(lab, unit), ENGINE)
-    seen = watch(lab.host, service_of(lab, unit), ENGINE, launch, before, recorder, deadline=8.0, stability=4.0, poll=0.3)
-    lab.run("systemctl", "stop", unit)
+    toy_lab.add_unit(unit, "--port 8220", service)
+    before = service_of(toy_lab, unit).read_state().run
+    toy_lab.start(unit)
+    launch = read_launch(service_of(toy_lab, unit), ENGINE)
+    seen = watch(toy_lab.host, service_of(toy_lab, unit), ENGINE, launch, before, recorder, deadline=8.0, stability=4.0, poll=0.3)
+    toy_lab.run("systemctl", "stop", unit)
     assert (seen.verdict, why in seen.why) == (verdict, True), seen.why
 
 
-def test_38_another_process_that_answers_200_does_not_count(lab: Lab, recorder: Recorder) -> None:
-    lab.add_unit("old.service", "--port 8230")
-    lab.start("old.service")
-    lab.wait_for("old.service", "active")
-    lab.add_unit("new.service", "--port 8230", "Environment=TOY_HANG=1")
-    lab.start("new.service")
-    service = service_of(lab, "new.service")
-    seen = watch(lab.host, service, ENGINE, read_launch(service, ENGINE), None, recorder, deadline=5.0, stability=0.5, poll=0.3)
-    old = service_of(lab, "old.service")
-    control = watch(lab.host, old, ENGINE, read_launch(old, ENGINE), None, recorder, deadline=20.0, stability=0.5, poll=0.3)
-    lab.run("systemctl", "stop", "old.service", "new.service")
+def test_38_another_process_that_answers_200_does_not_count(toy_lab: ToyLab, recorder: Recorder) -> None:
+    toy_lab.add_unit("old.service", "--port 8230")
+    toy_lab.start("old.service")
+    toy_lab.wait_for("old.service", "active")
+    toy_lab.add_unit("new.service", "--port 8230", "Environment=TOY_HANG=1")
+    toy_lab.start("new.service")
+    service = service_of(toy_lab, "new.service")
+    seen = watch(
+        toy_lab.host, service, ENGINE, read_launch(service, ENGINE), None, recorder, deadline=5.0, stability=0.5, poll=0.3
+    )
+    old = service_of(toy_lab, "old.service")
+    control = watch(toy_lab.host, old, ENGINE, read_launch(old, ENGINE), None, recorder, deadline=20.0, stability=0.5, poll=0.3)
+    toy_lab.run("systemctl", "stop", "old.service", "new.service")
     assert seen.verdict == "timeout" and "not of this run" in seen.why, seen.why
     assert control.verdict == "healthy", control.why
 
 
-def test_a_port_that_is_not_typed_is_found_by_the_process(lab: Lab, recorder: Recorder) -> None:
-    lab.add_unit("noport.service", "")
-    lab.start("noport.service")
-    service = service_of(lab, "noport.service")
-    seen = watch(lab.host, service, ENGINE, read_launch(service, ENGINE), None, recorder, deadline=20.0, stability=0.5, poll=0.3)
-    lab.run("systemctl", "stop", "noport.service")
+def test_a_port_that_is_not_typed_is_found_by_the_process(toy_lab: ToyLab, recorder: Recorder) -> None:
+    toy_lab.add_unit("noport.service", "")
+    toy_lab.start("noport.service")
+    service = service_of(toy_lab, "noport.service")
+    seen = watch(
+        toy_lab.host, service, ENGINE, read_launch(service, ENGINE), None, recorder, deadline=20.0, stability=0.5, poll=0.3
+    )
+    toy_lab.run("systemctl", "stop", "noport.service")
     assert seen.verdict == "healthy" and "port 8123" in seen.why, seen.why
 
 
-def test_session_json_has_stable_names(lab: Lab, store: SessionStore, recorder: Recorder) -> None:
+def test_session_json_has_stable_names(toy_lab: ToyLab, store: SessionStore, recorder: Recorder) -> None:
     unit = "asked.service"
-    session = run_session(
-        lab.host, service_of(lab, unit), ENGINE, answer_by(ONE_BY_ONE, []), recorder, store, lambda *_: False, QUICK
-    )
+    session = repair(toy_lab, unit, answer_by(ONE_BY_ONE, []), recorder, store, lambda *_: False)
     stored = json.loads((store.directory(session.id) / "session.json").read_text())
     assert stored["schema"] == 1 and stored["session"]["meta"]["service"] == unit
     assert stored["session"]["diagnosis"]["patches"][0]["edits"][0]["name"] == "--draft-width"

@@ -38,6 +38,7 @@ def build_facts(answer: dict[str, JsonValue], install: EngineInstall, visible: s
         # What the engine's own torch was built for; the driver's ceiling only where that is not known.
         cuda_version=torch.get("cuda") or (header.group(1) if header and gpus else None),
         python_version=install.python_version,
+        machine=_text(answer.get("machine")) or None,
         packages=install.packages,
         paths={k: v for k, v in paths.items() if isinstance(v, str)} if isinstance(paths, dict) else {},
     )

@@ -96,7 +96,7 @@ def run(*argv):
 def kind(path):
     path = os.path.expanduser(path)
     return "dir" if os.path.isdir(path) else "file" if os.path.exists(path) else "absent"
-out = {"paths": {}}
+out = {"paths": {}, "machine": os.uname().machine}
 for path in DATA["paths"]:
     try:
         out["paths"][path] = kind(path)
