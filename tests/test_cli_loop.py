@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_cli import TRIAGE, check_one_line, run_on_terminal
 
+from tests.cli_tools import ROOT, TRIAGE, check_one_line, run_on_terminal
 from triage.cli.demo import FLAGS, find_free_port
 
-ROOT = Path(__file__).resolve().parent.parent
 TOYSERVER = ROOT / "fixtures" / "toyserver" / "toyserver"
 LOGS = ROOT / "fixtures" / "logs"
 

@@ -20,7 +20,7 @@ from triage.engines import ProfileEngine
 from triage.errors import UsageError
 from triage.knowledge import load_profile
 from triage.model import Diagnosis, Patch, Plan
-from triage.protocols import Capture, Engine, Host, Service
+from triage.protocols import Capture, Engine, EngineProfile, Host, Service
 from triage.report.plain import show_line
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Target:
 
 
 @contextmanager
-def open_target(args: Namespace) -> Iterator[Target]:
-    """Connect and name the service; nothing is read or changed yet. Raises UsageError, HostError, ServiceError."""
+def open_target(args: Namespace, reads: bool = True) -> Iterator[Target]:
+    """Connect and name the service and, where `reads`, its engine. Raises UsageError, HostError, ServiceError."""
     from triage.hosts import open_host
     from triage.services import CommandService, SystemdService
 
@@ -51,7 +51,8 @@ def open_target(args: Namespace) -> Iterator[Target]:
     try:
         service: Service
         if args.unit:
-            engine = ProfileEngine(load_profile(DEFAULT_ENGINE))
+            plain = SystemdService(host, args.unit, user=args.user_unit)
+            engine = ProfileEngine(find_engine_of(plain) if reads else load_profile(DEFAULT_ENGINE))
             service = SystemdService(host, args.unit, engine.split_command, engine.profile.secret, user=args.user_unit)
         else:
             env, argv = split_words(args.command)
@@ -60,6 +61,14 @@ def open_target(args: Namespace) -> Iterator[Target]:
         yield Target(host, service, engine, shlex.join(options))
     finally:
         host.close()
+
+
+def find_engine_of(service: Service) -> EngineProfile:
+    """The engine that the service's command starts; the default one where it is none that triage knows. Raises ServiceError."""
+    try:
+        return find_engine(service.read_launch().argv)[0]
+    except UsageError:
+        return load_profile(DEFAULT_ENGINE)
 
 
 def check_target(args: Namespace) -> None:
@@ -131,7 +140,7 @@ def undo_session(args: Namespace) -> int:
     from triage.loop.session import SessionStore
     from triage.loop.undo import undo_session
 
-    with open_target(args) as target:
+    with open_target(args, reads=False) as target:
         session = undo_session(target.host, target.service.name, SessionStore())
     what = show_line(
         f"{session.service} on {session.host} is as it was before session {session.id}; the server was not restarted"
