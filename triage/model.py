@@ -56,6 +56,7 @@ class Facts:
     compute_capability: str | None = None  # "9.0"
     cuda_version: str | None = None  # "12.8"
     python_version: str | None = None  # "3.11.7"
+    machine: str | None = None  # "x86_64", "aarch64"
     packages: Mapping[str, str] = field(default_factory=dict)  # installed distributions: name -> version
     paths: Mapping[str, str] = field(default_factory=dict)  # named in the launch: path -> "file" | "dir" | "absent"
 

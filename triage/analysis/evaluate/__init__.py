@@ -30,7 +30,7 @@ from triage.analysis.evaluate.world import Place
 from triage.model import Facts, ModelConfig
 from triage.protocols import EngineProfile
 
-DEFAULT_BUDGET = 3_000_000
+DEFAULT_BUDGET = 500_000
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,10 @@ class Evaluator:
                     why = "the settings object is not known: " + (record.why if isinstance(record, Unknown) else show(record))
                     break
                 else:
-                    if step.unless_field and m.truth(m.find_attribute(record, step.unless_field)) is not False:
-                        continue
+                    if step.unless_field:
+                        skip = m.find_attribute(record, step.unless_field)
+                        if skip is not ABSENT and m.truth(skip) is True:
+                            continue
                     method = m.find_attribute(record, step.call.lstrip("."))
                     if method is not ABSENT:
                         m.call(method, [])

@@ -187,6 +187,9 @@ class Classes(Attributes):
             self.call(init, [obj, *args], named)
         elif cls.kind in ("dataclass", "struct", "namedtuple"):
             self.fill_record(cls, obj, args, named)
+        elif obj.opaque is not None and cls.kind == "plain" and named:
+            for name, value in named.items():
+                self.heap.set(obj.attrs, name, value)
         elif cls.external_bases() and cls.kind == "plain" and any(b.path not in _HARMLESS for b in cls.external_bases()):
             obj.opaque = f"{cls.name}()"
         elif (args or named) and cls.kind == "plain" and not isinstance(new, (Func, Wrapped)):

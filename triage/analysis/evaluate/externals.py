@@ -59,6 +59,8 @@ _PURE: dict[str, Any] = {
     "shlex": {"split": shlex.split, "quote": shlex.quote, "join": shlex.join},
     "ipaddress": {n: getattr(ipaddress, n) for n in ("ip_address", "IPv4Address", "IPv6Address", "ip_network", "AddressValueError")},
     "urllib.parse": {n: getattr(urllib.parse, n) for n in ("urlparse", "urlsplit", "quote", "unquote", "urlunparse", "urlencode", "parse_qs")},
+    "regex": {n: getattr(re, n) for n in ("compile", "match", "search", "fullmatch", "sub", "split", "findall", "escape", "IGNORECASE")},
+    "orjson": {"loads": json.loads, "JSONDecodeError": json.JSONDecodeError},
     "ast": {"literal_eval": ast.literal_eval},
     "string": {"ascii_letters": "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "digits": "0123456789"},
     "argparse": {n: getattr(argparse, n) for n in ("Namespace", "SUPPRESS", "REMAINDER", "OPTIONAL", "ZERO_OR_MORE", "ONE_OR_MORE", "ArgumentTypeError", "ArgumentError")},
@@ -134,7 +136,7 @@ class ExternalModel:
         """`hasattr(module outside the package, name)`."""
         facts = self.world.facts
         if external.path in ("torch", "torch.backends", "torch.version"):
-            if name in ("cuda", "xpu", "backends", "mps", "version", "hip", "compile"):
+            if name in ("cuda", "cpu", "xpu", "backends", "mps", "version", "hip", "compile"):
                 return True
             if name in ("npu", "hpu", "musa", "mlu"):
                 if facts.device is None:
@@ -518,6 +520,8 @@ def _noop(w: Machine, args: Args, named: Named) -> Value:
 
 
 def _machine(w: Machine, args: Args, named: Named) -> Value:
+    if w.facts.machine is not None:
+        return w.facts.machine
     return Unknown("platform.machine()", "the host's architecture is not known", ("x86_64", "aarch64"))
 
 
@@ -543,6 +547,7 @@ _HANDLERS: dict[str, Handler] = {
     "torch.cuda.is_available": _cuda_available, "torch.cuda.device_count": _device_count,
     "torch.cuda.get_device_capability": _capability, "torch.cuda.get_device_name": _device_name,
     "torch.cuda.get_device_properties": _properties, "torch.cuda.mem_get_info": _memory_info,
+    "torch.cpu.is_available": lambda w, a, n: True,
     "torch.cuda.current_device": lambda w, a, n: 0, "torch.cuda.is_initialized": lambda w, a, n: False,
     "subprocess.run": _run, "importlib.util.find_spec": _find_spec, "importlib.metadata.version": _version,
     "importlib_metadata.version": _version, "importlib.import_module": _import, "os.getenv": _getenv, "os.environ.get": _getenv,

@@ -45,11 +45,13 @@ class ConfigClass:
 class HfConfigs:
     def __init__(self, world: Machine) -> None:
         self.world = world
+        self.registered: dict[str, Value] = {}
         self.classes: dict[str, ConfigClass | None] = {}
 
     def handlers(self) -> dict[str, Callable[..., Value]]:
         return {
-            "transformers.AutoConfig.from_pretrained": self.from_pretrained,
+            "transformers.AutoConfig.from_pretrained": self.auto_config,
+            "transformers.AutoConfig.register": self.register,
             "transformers.PretrainedConfig.from_pretrained": self.from_pretrained,
             "transformers.PretrainedConfig.get_config_dict": self.get_config_dict,
             "transformers.PretrainedConfig": self.new_config,
@@ -62,10 +64,8 @@ class HfConfigs:
             path = path.attrs["__plain__"]
         if not isinstance(path, str):
             return None
-        for name, text in self.world.models.items():
-            if os.path.normpath(name) == os.path.normpath(path):
-                return text
-        return None
+        text = self.world.files.read(os.path.join(path, "config.json")) or self.world.files.read(path)
+        return text if isinstance(text, str) else None
 
     def load(self, args: list[Value]) -> dict[str, Any] | None:
         text = self.find(args[0] if args else None)
@@ -76,6 +76,33 @@ class HfConfigs:
         except (ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
+
+    def register(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
+        if len(args) > 1 and isinstance(args[0], str):
+            self.registered[args[0]] = args[1]
+        return None
+
+    def auto_config(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
+        """AutoConfig: registered classes first; a model type that this transformers does not know is refused."""
+        args = args or [named.get("pretrained_model_name_or_path")]
+        data = self.load(args)
+        model_type = data.get("model_type") if data is not None else None
+        if isinstance(model_type, str) and data is not None:
+            held = self.registered.get(model_type)
+            if isinstance(held, Class):
+                return w.call(held, [], {"_name_or_path": args[0], **data})
+            if held is None and "auto_map" not in data and self.knows_type(model_type) is False:
+                text = f"The checkpoint you are trying to load has model type `{model_type}` but Transformers does not recognize this architecture."
+                raise TargetRaise(ValueError, (text,))
+        return self.from_pretrained(w, args, named)
+
+    def knows_type(self, model_type: str) -> bool | None:
+        """Whether the installed transformers lists the model type; None when its source is not in the tree."""
+        tree = self.world.program.tree
+        texts = [tree.read(f"transformers/models/auto/{name}.py") for name in ("configuration_auto", "auto_mappings")]
+        if texts[0] is None:
+            return None
+        return any(text is not None and f'"{model_type}"'.encode() in text for text in texts)
 
     def from_pretrained(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
         args = args or [named.get("pretrained_model_name_or_path")]
@@ -141,6 +168,11 @@ class HfConfigs:
             return (method,)
         model_type = obj.attrs.get("model_type")
         known = self.config_class(model_type) if isinstance(model_type, str) else None
+        if known is not None and name == "text_config" and name in known.parts:
+            flat = {k: v for k, v in obj.attrs.items() if k not in _SUBCONFIGS and k != "_name_or_path"}
+            made = Instance(CONFIG, {**flat, "model_type": f"{model_type}_text"}, opaque=f"text config of {obj.opaque}")
+            self.world.heap.set(obj.attrs, name, made)
+            return (made,)
         if known is not None:
             alias = known.aliases.get(name)
             if alias is not None and alias in obj.attrs:

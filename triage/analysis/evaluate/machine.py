@@ -11,6 +11,7 @@ from typing import Any
 from triage.analysis.evaluate import natives
 from triage.analysis.evaluate.calls import Calls
 from triage.analysis.evaluate.externals import ExternalModel, normal_name
+from triage.analysis.evaluate.files import VirtualFiles
 from triage.analysis.evaluate.hf import HfConfigs
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.parser import PARSER, action_objects, make_parser
@@ -80,6 +81,9 @@ class Machine(Calls):
         self.parsers: list[argparse.ArgumentParser] = []
         self.packages = {normal_name(n) for n in facts.packages} | {IMPORT_NAMES.get(normal_name(n), "") for n in facts.packages}
         self.externals.handlers.update(self.hf.handlers())
+        self.files = VirtualFiles(self)
+        self.externals.handlers.update(self.files.handlers())
+        self.builtins["open"] = External("builtins.open")
         self.externals.handlers["argparse.ArgumentParser"] = make_parser
 
     # ------------------------------------------------ what the other parts ask
@@ -205,6 +209,8 @@ class Machine(Calls):
         """ "file", "dir", "absent", or None when not known."""
         if path == "":
             return "absent"
+        if self.files.read(path) is not None:
+            return "file"
         known = self.facts.paths.get(path) or self.facts.paths.get(os.path.normpath(path))
         if known is not None:
             return known

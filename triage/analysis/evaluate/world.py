@@ -31,6 +31,7 @@ from triage.analysis.evaluate.values import (
 )
 
 MAX_CALL_DEPTH = 70
+MAX_UNKNOWN_RECURSION = 2
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,8 @@ class World:
         if len(self.stack) >= MAX_CALL_DEPTH:
             self.note(f"calls nested deeper than {MAX_CALL_DEPTH} are not followed ({func.qualname})")
             return Unknown(f"?{func.qualname}()", "calls are nested too deeply")
+        if any(type(a) is Unknown for a in args) and sum(f.func is func for f in self.stack) >= MAX_UNKNOWN_RECURSION:
+            return Unknown(f"?{func.qualname}()", f"{func.name} calls itself on an unknown value")
         frame = Frame(func.module, func.name, self.bind(func, args, named), func.closure)
         frame.qualname = func.qualname
         frame.is_function, frame.func = True, func
@@ -560,6 +563,7 @@ class World:
             signal = body(self, f)
         except TargetRaise as exc:
             raised = exc
+            exc.trail.append((f.module.file, f.root().stmt.lineno if f.root().stmt else 0, f.name))  # type: ignore[union-attr]
         finally:
             del self.stack[depth:]
             if handlers:
@@ -568,6 +572,7 @@ class World:
             if raised is not None and catches(raised) is not False and not raised.assumed:
                 signal = handle(raised)
             elif raised is not None:
+                raised.trail.pop()
                 raise raised
             elif pinned_handlers and handlers:
                 signal = handle(found[0] if found else TargetRaise(Exception, ()))
