@@ -255,7 +255,7 @@ def test_a_handled_traceback_before_the_real_failure_is_set_aside() -> None:
     text = TRACE.format(" TP0", "fetch: ") + "[2026-05-11 23:23:06 TP0] Load weight begin.\n" + OOM
     failure = find(text, code=137)
     assert failure is not None and failure.exception == "torch.OutOfMemoryError"
-    assert "handled: TP0 went on with 'Load weight begin.'" in [item.why for item in failure.set_aside]
+    assert "handled: TP0 went on, last with 'Load weight begin. avail mem=78.30 GB'" in [item.why for item in failure.set_aside]
 
 
 def test_the_child_is_the_cause_and_the_parent_follows() -> None:

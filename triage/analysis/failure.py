@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.events import Event, Marks, collect_events, is_manager_line, is_shutdown_line
@@ -36,7 +36,7 @@ def find_failure(
         last_ready=max(marks.ready, default=-1),
         last_served=max(marks.served, default=-1),
         last_dying=max((*marks.fatal, *marks.ended, *(event.index for event in events if event.fatal)), default=-1),
-        events=frozenset(event.index for event in events),
+        last_ordinary=_last_ordinary(log, start, end, frozenset(event.index for event in events)) if events else {},
         dead=exit.code not in (None, 0) or exit.signal is not None or active == "failed",
         active=active in _RUNNING,
     )
@@ -129,7 +129,7 @@ class _Run:
     last_ready: int
     last_served: int
     last_dying: int
-    events: frozenset[int]
+    last_ordinary: Mapping[str | None, int]  # of each rank
     dead: bool  # by its status or the manager's word
     active: bool
 
@@ -149,25 +149,27 @@ def _why_handled(event: Event, run: _Run) -> tuple[str, bool]:
         return "handled: the server was ready before it and nothing says that it ended", True
     if run.active and not dying:
         return "handled: the service still runs", True
-    later = _later_message(event, run)
-    return (f"handled: {event.rank or 'the process'} went on with {later!r}", False) if later else ("", True)
+    later = run.last_ordinary.get(event.rank, -1)
+    if later <= event.index:
+        return "", True
+    said = run.log.records[later].text.split("\n", 1)[0][:80]
+    return f"handled: {event.rank or 'the process'} went on, last with {said!r}", False
 
 
-def _later_message(event: Event, run: _Run) -> str | None:
-    """The first ordinary message of the same rank after the event."""
-    records = run.log.records
-    for index in range(event.index + 1, len(records)):
-        record = records[index]
+def _last_ordinary(log: Log, start: int, end: int, events: frozenset[int]) -> dict[str | None, int]:
+    """For each rank its last message that neither tells of an error nor of an end."""
+    last: dict[str | None, int] = {}
+    for index in range(start, end):
+        record = log.records[index]
         if (
             record.stamp is not None
-            and record.rank == event.rank
             and record.level not in ("ERROR", "CRITICAL")
-            and index not in run.events
+            and index not in events
             and not is_shutdown_line(record.text)
             and not is_manager_line(record.text)
         ):
-            return record.text.split("\n", 1)[0][:80]
-    return None
+            last[record.rank] = index
+    return last
 
 
 # ---------------------------------------------------------------- the answer

@@ -68,6 +68,25 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("slurm", r"(?P<stream>\d{1,5}): ?"),
 )
 _COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _PATTERNS)
+# What a layer can begin with: "d"igit, "a" letter, or the character itself. Spares most lines most of the patterns.
+_BEGINS = {
+    "journal": "da[",
+    "cri": "d",
+    "pod": "[",
+    "ray": "(",
+    "torchrank": "[",
+    "sglang": "[",
+    "gpu": "[",
+    "ranktag": "[",
+    "loguru": "d",
+    "pylogging": "d",
+    "vllm": "a",
+    "iso": "d[",
+    "short": "[",
+    "level": "a",
+    "compose": "da",
+    "slurm": "d",
+}
 _ALWAYS = frozenset({"journal", "cri", "pod", "ray", "torchrank"})  # on every line by their nature
 _WEAK = frozenset({"compose", "slurm"})  # looks like content; believed only where most lines have it
 _LOGGERS = frozenset({"sglang", "loguru", "pylogging", "vllm"})  # a logger's own stamp, even where every line has it
@@ -130,13 +149,23 @@ def unwrap_json(text: str) -> list[str] | None:
     return message.rstrip("\n").split("\n") + (trace.strip("\n").split("\n") if trace else [])
 
 
-def _peel(text: str, allowed: frozenset[str] | None) -> tuple[list[tuple[str, re.Match[str]]], str]:
+_Table = dict[str, tuple[tuple[str, re.Pattern[str]], ...]]
+
+
+def _make_table(allowed: frozenset[str]) -> _Table:
+    return {
+        begin: tuple((name, pattern) for name, pattern in _COMPILED if name in allowed and begin in _BEGINS[name])
+        for begin in "da[("
+    }
+
+
+def _peel(text: str, table: _Table) -> tuple[list[tuple[str, re.Match[str]]], str]:
     layers: list[tuple[str, re.Match[str]]] = []
     head, rest = text[:PREFIX_CHARS], text[PREFIX_CHARS:]
-    while len(layers) < _MAX_LAYERS:
-        for name, pattern in _COMPILED:
-            if allowed is not None and name not in allowed:
-                continue
+    while head and len(layers) < _MAX_LAYERS:
+        first = head[0]
+        begin = "d" if first.isdigit() else "a" if first.isalpha() else first
+        for name, pattern in table.get(begin, ()):
             match = pattern.match(head)
             if match:
                 layers.append((name, match))
@@ -149,16 +178,18 @@ def _peel(text: str, allowed: frozenset[str] | None) -> tuple[list[tuple[str, re
 
 @dataclass(frozen=True)
 class Framing:
-    """The layers of one file: `allowed` are stripped, those in `each_line` do not begin a record."""
+    """The layers of one file: those in `table` are stripped, those in `each_line` do not begin a record."""
 
-    allowed: frozenset[str]
+    table: _Table
     each_line: frozenset[str]
 
     def split(self, text: str) -> Line:
         """`text` (already clean) without its layers."""
-        if _SUPERVISOR.match(text[:PREFIX_CHARS]):
+        if " output:" in text[:PREFIX_CHARS] and _SUPERVISOR.match(text[:PREFIX_CHARS]):
             return Line("", empty=True)
-        layers, rest = _peel(text, self.allowed)
+        layers, rest = _peel(text, self.table)
+        if not layers:
+            return Line(rest)
         stamp: str | None = None
         tick: str | None = None
         level: str | None = None
@@ -194,11 +225,12 @@ def choose_layers(sample: Iterable[str]) -> Framing:
     seen: dict[str, int] = {}
     before_indent: set[str] = set()
     on_frames: dict[str, int] = {}
+    table = _make_table(frozenset(_BEGINS))
     for text in sample:
         if not text.strip():
             continue
         lines += 1
-        layers, rest = _peel(text, None)
+        layers, rest = _peel(text, table)
         names = {name for name, _ in layers}
         is_frame = bool(_FRAME_LINE.match(rest[:PREFIX_CHARS]))
         frames += is_frame
@@ -221,7 +253,7 @@ def choose_layers(sample: Iterable[str]) -> Framing:
         if every:
             each_line.add(name)
     weak = _WEAK - each_line
-    return Framing(frozenset(name for name, _ in _COMPILED) - weak, frozenset(each_line))
+    return Framing(_make_table(frozenset(_BEGINS) - weak), frozenset(each_line))
 
 
 def _level_name(level: str | None) -> str | None:
