@@ -89,7 +89,7 @@ class Fence:
 
 def explain_sudo(status: int, stderr: bytes, user: str) -> HostError | None:
     """The error behind a `sudo -n` that did not run its command; None when the command itself ran."""
-    text = stderr.decode("utf-8", "replace").strip().splitlines()
+    text = [t for t in stderr.decode("utf-8", "replace").strip().splitlines() if "unable to resolve host" not in t]
     last = text[-1] if text else ""
     if status == 1 and last.startswith("sudo: "):
         return HostError(

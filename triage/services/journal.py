@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 _BOUNDARY = re.compile(rb"\n\n(?=__CURSOR=)")
@@ -59,12 +59,30 @@ def drop_partial_head(data: bytes) -> bytes:
     return data[found.end() :] if found else b""
 
 
-def join_messages(data: bytes) -> tuple[bytes, str | None]:
+def select_run(records: Iterable[JournalRecord], run: str, manager_field: str) -> Iterator[JournalRecord]:
+    """Of a unit's records from a run's first one on: those of this run.
+
+    A process that ends at once may be gone before journald looks up its invocation; such records name the unit only, and
+    belong to the run as long as no other run of the unit has begun.
+    """
+    wanted = run.encode()
+    other = False
+    for record in records:
+        named = record.fields.get("_SYSTEMD_INVOCATION_ID"), record.fields.get(manager_field)
+        if wanted in named:
+            yield record
+        elif named[1] or (named[0] and "_STREAM_ID" in record.fields):
+            other = True
+        elif not named[0] and not other:
+            yield record
+
+
+def join_messages(records: Iterable[JournalRecord]) -> tuple[bytes, str | None]:
     """(messages, one a line; cursor of the last record). A line that journald split for its length is whole again."""
     out: list[bytes] = []
     open_lines: dict[bytes, list[bytes]] = {}
     cursor: str | None = None
-    for record in parse_export(data):
+    for record in records:
         cursor = record.cursor or cursor
         stream = record.fields.get("_STREAM_ID", b"")
         if record.fields.get("_LINE_BREAK") == b"line-max" and stream:

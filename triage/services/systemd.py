@@ -34,7 +34,7 @@ from triage.services.dropin import (
     render_dropin,
     verify_command,
 )
-from triage.services.journal import drop_partial_head, join_messages
+from triage.services.journal import drop_partial_head, join_messages, parse_export, select_run
 from triage.services.systemd_unit import UnitFile, UnitView, check_unit_name, expand_words, read_show, read_unit
 from triage.services.unitfile import CommandLine, UnitSyntaxError, names_variables
 
@@ -43,12 +43,37 @@ Split = Callable[[Sequence[str]], tuple[tuple[str, ...], tuple[str, ...]] | None
 MAX_LOG = 64 * 1024 * 1024  # bytes of journal export read at once; the newest are kept
 _WRAPPERS = {"sh", "bash", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "docker", "podman", "srun", "screen", "tmux"}
 
-# $1 bytes to keep, then the journalctl words; the status of journalctl goes to stderr, past the pipe
-_LOG = """
-export LC_ALL=C SYSTEMD_COLORS=0
-keep=$1; shift
+# journalctl does not always tell that it left out the system's own journal
+_LOCALE = "export LC_ALL=C SYSTEMD_COLORS=0\n"
+_ACCESS = """
 command -v journalctl >/dev/null || { echo 'there is no journalctl' >&2; exit 127; }
-{ journalctl --no-pager -o export "$@"; echo "journalctl-status $?" >&2; } | tail -c "$keep"
+seen= open=
+for f in /var/log/journal/*/system.journal /run/log/journal/*/system.journal; do
+  [ -e "$f" ] && seen=1
+  [ -r "$f" ] && open=1
+done
+[ -z "$seen" ] || [ -n "$open" ] || { echo 'insufficient permissions for the system journal' >&2; exit 77; }
+"""
+
+# $1 bytes to keep, $2 cursor to read on after (empty: from the run's first record), $3 fields, $4 and $5 matches that the run's
+# records have for sure, then further matches. The status of journalctl goes to stderr, past the pipe.
+_LOG = """
+keep=$1 after=$2 fields=$3; shift 3
+from=--after-cursor=$after
+if [ -z "$after" ]; then
+  first=$(journalctl --no-pager -o export --output-fields=_PID "$1" + "$2" | head -n 1)
+  from=--cursor=${first#__CURSOR=}
+  case $first in __CURSOR=*) ;; *) set -- "$1" "$2"; from=--quiet ;; esac
+fi
+a=$1 b=$2; shift 2
+for more; do shift; set -- "$@" + "$more"; done
+{ journalctl --no-pager -o export "--output-fields=$fields" "$from" "$a" + "$b" "$@"; echo "journalctl-status $?" >&2; } |
+  tail -c "$keep"
+"""
+
+# $1 match: the newest record of it
+_NEWEST = """
+journalctl --no-pager -o export --output-fields=INVOCATION_ID -r -n 1 "$1"; echo "journalctl-status $?" >&2
 """
 
 
@@ -90,6 +115,7 @@ class SystemdService:
         self._split = split
         self._secret = tuple(secret)
         self._scope = "--user" if user else "--system"
+        self._access = _LOCALE if user else _LOCALE + _ACCESS
 
     @property
     def name(self) -> str:
@@ -145,12 +171,14 @@ class SystemdService:
         run = run or self._last_run()
         if not re.fullmatch(r"[0-9a-f]{32}", run):
             raise ServiceError(f"not an invocation id: {printable(ascii(run))}")
-        words = [f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"]
-        if self._scope == "--user":
-            words += ["+", f"USER_INVOCATION_ID={run}"]
-        raw = self._read_journal([*([f"--after-cursor={after}"] if after else []), *words])
+        user = "USER_" if self._scope == "--user" else ""
+        of_unit = (f"_SYSTEMD_{user}UNIT={self._unit}", f"{user}UNIT={self._unit}")
+        matches = (f"_SYSTEMD_INVOCATION_ID={run}", f"{user}INVOCATION_ID={run}", *of_unit)
+        fields = f"MESSAGE,_STREAM_ID,_LINE_BREAK,_SYSTEMD_INVOCATION_ID,{user}INVOCATION_ID,_SYSTEMD_{user}UNIT"
+        raw = self._read_journal(("sh", "-c", self._access + _LOG, "sh", str(MAX_LOG), after or "", fields, *matches))
         cut = len(raw) >= MAX_LOG
-        data, cursor = join_messages(drop_partial_head(raw) if cut else raw)
+        records = select_run(parse_export(drop_partial_head(raw) if cut else raw), run, f"{user}INVOCATION_ID")
+        data, cursor = join_messages(records)
         return LogChunk(data, cursor or after, cut)
 
     def _last_run(self) -> str:
@@ -159,14 +187,13 @@ class SystemdService:
             return show["InvocationID"]
         field = "USER_UNIT" if self._scope == "--user" else "UNIT"
         # since the last boot it did not run; the journal may know earlier runs
-        for line in reversed(self._read_journal(["-n1", "-r", f"{field}={self._unit}"], ",INVOCATION_ID").split(b"\n")):
-            if line.startswith(b"INVOCATION_ID="):
-                return line.partition(b"=")[2].decode("ascii", "replace")
+        for record in parse_export(self._read_journal(("sh", "-c", self._access + _NEWEST, "sh", f"{field}={self._unit}"))):
+            if record.fields.get("INVOCATION_ID"):
+                return record.fields["INVOCATION_ID"].decode("ascii", "replace")
         raise ServiceError(f"{self._unit} has not run yet: the journal of {self._host.name} knows no run of it")
 
-    def _read_journal(self, words: Sequence[str], extra_field: str = "") -> bytes:
-        fields = f"--output-fields=MESSAGE,_STREAM_ID,_LINE_BREAK{extra_field}"
-        command = Command(("sh", "-c", _LOG, "sh", str(MAX_LOG), fields, *words), timeout=120.0, max_output=MAX_LOG, root=False)
+    def _read_journal(self, argv: tuple[str, ...]) -> bytes:
+        command = Command(argv, timeout=120.0, max_output=MAX_LOG)
         result = self._host.run(command)
         if b"nsufficient permissions" in result.stderr or b"not seeing messages from other users" in result.stderr:
             try:
