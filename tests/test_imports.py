@@ -43,6 +43,11 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "platformdirs": ("loop/session.py",),
     "filelock": ("loop/session.py",),
 }
+# where one clause may take any exception
+BROAD = {
+    "cli/__init__.py": "a bug of ours is told in one line",
+    "analysis/evaluate/operations.py": "what an operation of the target raises is the target's own failure",
+}
 # other ways to start a process or to run what is only to be read
 FORBIDDEN_CALLS = {"eval", "exec", "__import__", "os.system", "os.popen", "os.fork", "importlib.import_module", "runpy.run_path"}
 
@@ -95,7 +100,8 @@ def test_imports_follow_the_table(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_modules_are_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+    lines = path.read_bytes().count(b"\n")
+    assert lines <= MAX_LINES
 
 
 def broad_clauses(path: Path) -> list[str]:
@@ -109,9 +115,10 @@ def broad_clauses(path: Path) -> list[str]:
     return found
 
 
-def test_the_only_broad_except_is_the_last_line_of_defence() -> None:
-    found = [place for path in MODULES for place in broad_clauses(path)]
-    assert [place.partition(":")[0] for place in found] == ["cli/__init__.py"]
+def test_broad_clauses_stand_where_they_are_meant_and_nowhere_else() -> None:
+    found = [place.partition(":")[0] for path in MODULES for place in broad_clauses(path)]
+    assert sorted(found) == sorted(set(found))
+    assert set(found) <= set(BROAD)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
