@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,15 @@ def test_every_profile_loads_under_its_own_name() -> None:
 
 def test_the_checkout_is_read_beside_the_package() -> None:
     assert (data_root() / "sglang" / "profile.toml").is_file()
+
+
+def test_an_installed_wheel_reads_its_own_copy(tmp_path: Path) -> None:
+    package = data_root().parent / "triage"
+    shutil.copytree(package, tmp_path / "triage", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(data_root(), tmp_path / "triage" / "_data" / "knowledge")
+    program = "from triage.knowledge import *; print(data_root(), load_profile('toyserver').name)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [str(tmp_path / "triage" / "_data" / "knowledge"), "toyserver"]
 
 
 @pytest.mark.parametrize(

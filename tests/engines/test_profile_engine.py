@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -149,6 +150,24 @@ def test_15_hostile_words_reach_no_shell(tmp_path: Path) -> None:
     assert TOY.locate(LocalHost(), launch).root == str(odd)
     TOY.read_facts(LocalHost(), launch, TOY.locate(LocalHost(), launch))
     assert not (tmp_path / "owned").exists() and not Path("owned").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/usr/bin/python3"), reason="needs root and a system Python")
+def test_code_that_belongs_to_the_units_user_does_not_run_as_root() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        script = f'#!/bin/sh\nid -un >> {folder}/who; echo "$HOME" >> {folder}/home; exec /usr/bin/python3 "$@"\n'
+        write_program(folder / "bin", "python3", script)
+        for path in (folder / "bin", folder / "bin" / "python3"):
+            path.chmod(0o755)
+        (folder / "toyserver").mkdir()
+        (folder / "toyserver" / "__init__.py").write_text("")
+        argv = [str(folder / "bin" / "python3"), "-m", "toyserver.launch"]
+        install = TOY.locate(LocalHost(), launch_of(argv, {"PYTHONPATH": name}, name, "nobody"))
+        assert install.root == name
+        assert (folder / "who").read_text() == "nobody\n"
+        assert "/root" not in (folder / "home").read_text()
 
 
 def write_program(folder: Path, name: str, text: str) -> None:

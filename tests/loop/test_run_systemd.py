@@ -11,7 +11,7 @@ import pytest
 from tests.loop.toyhost import Recorder, ToyLab
 from triage.argv import edit_args
 from triage.engines import open_engine
-from triage.errors import EngineError, LockedError, ServiceError, UsageError
+from triage.errors import EngineError, HostError, LockedError, ServiceError, UsageError
 from triage.loop.capture import capture_run, load_capture, read_launch, save_capture
 from triage.loop.observe import watch
 from triage.loop.run import Budget, Decide, Diagnose, run_session
@@ -238,6 +238,39 @@ def test_34_what_a_killed_session_left_is_undone_before_the_next_patch(
     assert toy_lab.listing(unit) != before
     # the plan ran to its end: the unit is in the new state, and undo knows it
     undo_session(toy_lab.host, unit, store)
+    assert toy_lab.listing(unit) == before
+
+
+def test_17_a_link_that_breaks_after_the_write_is_undone_by_the_next_command(
+    toy_lab: ToyLab, store: SessionStore, recorder: Recorder
+) -> None:
+    unit = "cut.service"
+    toy_lab.add_unit(unit, f"--port 8211 {FAILING}")
+    toy_lab.start(unit)
+    toy_lab.wait_for(unit, "failed")
+    before = toy_lab.listing(unit)
+
+    class Cutting(Recorder):
+        def applied(self, plan: Plan) -> None:
+            toy_lab.inside.cut()
+
+    fix = answer_by({b"AssertionError": (WIDTH, DEPTH)}, [])
+    host = toy_lab.inside.open()
+    service = SystemdService(host, unit, ENGINE.split_command, ENGINE.profile.secret)
+    try:
+        with pytest.raises(HostError):
+            run_session(host, service, ENGINE, fix, Cutting(), store, consent, QUICK)
+    finally:
+        toy_lab.inside.mend()
+        host.close()
+    assert toy_lab.listing(unit) != before
+    session = store.find_latest(host.name, unit)
+    assert session is not None and "run triage undo" in session.why
+    again = toy_lab.inside.open()
+    try:
+        assert undo_session(again, unit, store).id == session.id
+    finally:
+        again.close()
     assert toy_lab.listing(unit) == before
 
 
