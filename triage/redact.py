@@ -50,6 +50,16 @@ class _Shape:
     hints: tuple[str, ...]
 
 
+_PAIRS = (
+    ("api", "key"),
+    ("access", "key"),
+    ("auth", "token"),
+    ("access", "token"),
+    ("hf", "token"),
+    ("refresh", "token"),
+    ("session", "token"),
+)
+
 # every repetition is of one class of characters with a clear end, so that no text makes them slow
 _SHAPES = (
     _Shape(r"(?<![A-Za-z0-9_])(?P<secret>hf_[A-Za-z0-9]{16,256})", ("hf_",)),
@@ -68,10 +78,10 @@ _SHAPES = (
         r"(?i:(?:api[_-]?key|access[_-]?key|secret|passwo?r?d|passphrase|(?:auth|access|hf|refresh|session)[_-]?token)[a-z_-]{0,16})"
         r"['\"]?[ \t]{0,4}[=:][ \t]{0,4}"
         r"(?:(?P<quote>['\"])(?P<quoted>[^'\"\r\n]{1,4096})(?P=quote)|(?P<bare>[^\s,;)}\]'\"]{1,4096}))",
-        ("key", "secret", "passw", "passphrase", "token"),
+        (*(f"{a}{j}{b}" for a, b in _PAIRS for j in ("", "-", "_")), "secret", "passw", "passphrase"),
     ),
     _Shape(
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>[A-Za-z0-9+/=\s\\:,-]{16,16384}?)"
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>(?:[A-Za-z0-9+/=\s\\:,]|-(?!-)){16,16384})"
         r"-----END [A-Z ]{0,40}PRIVATE KEY-----",
         ("private key",),
     ),
