@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,7 @@ def find_failure(
     after a crash does not make it healthy.
     """
     events, marks = collect_events(log, package, fatal_marks)
-    start, end = _last_run(log, events, marks, active)
+    start, end = _last_run(log, events, marks)
     aside = [_set_aside(event, "from an older run in the same log") for event in events if event.index < start]
     events = tuple(event for event in events if start <= event.index < end)
     marks = _cut_marks(marks, start, end)
@@ -74,7 +75,7 @@ _NOISE = "how a process ends that was stopped"
 
 
 # ---------------------------------------------------------------- runs
-def _last_run(log: Log, events: Sequence[Event], marks: Marks, active: str | None) -> tuple[int, int]:
+def _last_run(log: Log, events: Sequence[Event], marks: Marks) -> tuple[int, int]:
     """The indices of the records of the last run. A run ends with its launcher; the next sign of a start begins another."""
     signs = sorted(
         [(index, 0, kind) for index, kind in marks.starts]
@@ -84,33 +85,29 @@ def _last_run(log: Log, events: Sequence[Event], marks: Marks, active: str | Non
     )
     bounds = [0]
     reached = -1  # how far the run's start has come
+    last_end = -1
     for index, _, kind in signs:
         if kind in _START_ORDER:
             if _START_ORDER.index(kind) <= reached:
                 bounds.append(index)
             reached = _START_ORDER.index(kind)
-        elif kind == "main" and reached == _ENDED:
-            bounds.append(index)
+            continue
+        if kind == "main" and reached == _ENDED:
+            bounds.append(last_end + 1)  # a run that is first known by its own end
+        if kind in ("main", "ended"):
+            reached, last_end = _ENDED, index
         else:
-            reached = _ENDED if kind in ("main", "ended") else max(reached, len(_START_ORDER) - 1)
-    bounds = sorted({_after_previous(events, marks, bound) for bound in bounds})
+            reached = max(reached, len(_START_ORDER) - 1)
+    bounds = sorted(set(bounds))
+    indices = sorted(event.index for event in events)
     end = len(log.records)
     while len(bounds) > 1:
         start = bounds[-1]
         own = [r for r in log.records[start:end] if not is_manager_line(r.text)]
-        if own or any(start <= event.index < end for event in events):
+        if own or bisect_left(indices, start) < bisect_left(indices, end):
             break
         end = bounds.pop()
     return bounds[-1], end
-
-
-def _after_previous(events: Sequence[Event], marks: Marks, bound: int) -> int:
-    """Where a run begins that is first known by its own end (`bound`): after the last end before it."""
-    if bound == 0 or not any(event.main and event.index == bound for event in events):
-        return bound
-    before = [event.index for event in events if event.main and event.index < bound]
-    before += [index for index in marks.ended if index < bound]
-    return max(before, default=-1) + 1
 
 
 def _cut_marks(marks: Marks, start: int, end: int) -> Marks:
