@@ -6,8 +6,9 @@ does: where it surely fails, where it may fail and on what that depends, and the
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -106,18 +107,23 @@ class Evaluator:
         m.fields = frozenset(f.attrs["name"] for f in m.fields_of(cls))
         return cls
 
-    def evaluate(self, args: Sequence[str], trail: Sequence[Place] = ()) -> Evaluation:
+    def evaluate(
+        self, args: Sequence[str], trail: Sequence[Place] = (), then: Callable[[LocalTrial], None] | None = None
+    ) -> Evaluation:
         """Evaluate one argument list. With a trail (frames of a real traceback from the first stage's function on,
-        outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does."""
+        outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does.
+        `then` is called where validation failed, while its state still stands, to try settings on the failing function."""
         m = self.machine
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 30_000))
         try:
-            return self._evaluate(m, tuple(args), tuple(trail))
+            return self._evaluate(m, tuple(args), tuple(trail), then)
         finally:
             sys.setrecursionlimit(limit)
 
-    def _evaluate(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> Evaluation:
+    def _evaluate(
+        self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...], then: Callable[[LocalTrial], None] | None
+    ) -> Evaluation:
         if self.load_args_class() is None:
             return Evaluation("unknown", None, why=f"{self.profile.args_class} is not in the source")
         self.reset(m, args, trail)
@@ -127,6 +133,8 @@ class Evaluator:
         why = ""
         given: dict[str, Value] = {}
         record: Value = None
+        failed: TargetRaise | None = None
+        writes: tuple[Write, ...] = ()
         try:
             for number, step in enumerate(self.profile.stages):
                 stage = step.call
@@ -148,6 +156,7 @@ class Evaluator:
                     if method is not ABSENT:
                         m.call(method, [])
         except TargetRaise as exc:
+            failed = exc
             if not (isinstance(exc.cls, type) and issubclass(exc.cls, SystemExit) and exc.values in ((), (0,), (None,))):
                 raised = self.describe(m, exc, stage, "")
             else:
@@ -156,10 +165,14 @@ class Evaluator:
             why = f"the evaluation stopped after {m.budget} steps"
         except RecursionError:
             why = "the source is nested too deeply to evaluate"
-        given = {w: v for w, v in m.given.items()}
+        given, deps = dict(m.given), dict(m.field_deps)
         settings = self.settings_of(m) if m.record is not None else {}
+        writes, messages, steps = tuple(m.writes), tuple(m.messages), m.steps
+        observed, contradictions = dict(m.observed), tuple(m.contradictions)
         possible = tuple(self.describe(m, exc, exc.attrs.get("stage", stage), why_, places) for exc, places, why_ in m.maybes)
         m.stack.clear()
+        if then is not None and failed is not None and failed.calls:
+            then(LocalTrial(m, failed))
         m.heap.undo(mark)
         m.heap.depth = 0
         m.heap.journal.clear()
@@ -169,8 +182,8 @@ class Evaluator:
         elif raised is not None:
             verdict = "unknown" if possible or raised.assumed else "fails"
         return Evaluation(
-            verdict, raised, possible, why, given, settings, tuple(m.writes), dict(m.field_deps), tuple(m.messages),
-            dict(m.observed), tuple(m.contradictions), tuple(m.notes), m.steps,
+            verdict, raised, possible, why, given, settings, writes, deps, messages,
+            observed, contradictions, tuple(m.notes), steps,
         )  # fmt: skip
 
     def reset(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> None:
@@ -215,5 +228,57 @@ class Evaluator:
         finally:
             m.budget = budget
 
+    # ------------------------------------------------ the parser
+    def actions(self) -> tuple[argparse.Action, ...]:
+        """The options of the parser that the last evaluation built."""
+        parsers = self.machine.parsers
+        return tuple(parsers[0]._actions) if parsers else ()
 
-__all__ = ["DEFAULT_BUDGET", "Evaluation", "Evaluator", "Place", "Program", "Raised", "Write"]
+
+class LocalTrial:
+    """Runs the failing function again from the state at its entry, with other settings: a cheap filter for candidates."""
+
+    MAX_STEPS = 4000
+
+    def __init__(self, machine: Machine, failed: TargetRaise) -> None:
+        self.machine = machine
+        self.failed = failed
+        chosen = failed.calls[0]
+        for call in failed.calls[1:]:
+            if call[4] > self.MAX_STEPS or call[0].name == "__post_init__" or call[0].name.startswith("run_"):
+                break
+            chosen = call
+        self.func, self.args, self.named, self.entry, self.cost = chosen
+
+    def passes(self, settings: Mapping[str, Value], env: Mapping[str, str]) -> bool | None:
+        """Whether the function ends without raising when the settings have these values; None when not known."""
+        m = self.machine
+        state = m.heap.capture(self.entry)
+        before = list(m.heap.journal[self.entry :])
+        m.heap.undo(self.entry)
+        mark = m.heap.mark()
+        saved = (m.maybes, m.writes, m.field_deps, m.steps, m.messages, m.observed)
+        m.maybes, m.writes, m.field_deps, m.messages, m.observed = [], [], dict(m.field_deps), [], {}
+        m.steps = max(0, m.budget - 20 * self.MAX_STEPS)
+        m.stack.clear()
+        m.overrides = dict(settings)
+        for name, value in env.items():
+            m.heap.set(m.env, name, value)
+        try:
+            m.call_function(self.func, list(self.args), dict(self.named))
+            return None if m.maybes else True
+        except TargetRaise:
+            return False
+        except OutOfBudget:
+            return None
+        finally:
+            m.maybes, m.writes, m.field_deps, m.steps, m.messages, m.observed = saved
+            m.overrides = {}
+            m.stack.clear()
+            m.heap.undo(mark)
+            m.heap.release()
+            m.heap.apply(state)
+            m.heap.journal[self.entry :] = before
+
+
+__all__ = ["DEFAULT_BUDGET", "Evaluation", "Evaluator", "LocalTrial", "Place", "Program", "Raised", "Write"]

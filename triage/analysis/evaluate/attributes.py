@@ -51,6 +51,7 @@ class Attributes(Operations):
         self.record: Instance | None = None  # the args object
         self.fields: frozenset[str] = frozenset()
         self.given: dict[str, Value] = {}
+        self.overrides: dict[str, Value] = {}  # settings that a trial holds until validation writes them
         self.writes: list[Write] = []
         self.field_deps: dict[str, frozenset[str]] = {}
         self.impure = 0  # reads of settings and environment so far
@@ -86,6 +87,8 @@ class Attributes(Operations):
         return Place(root.module.file, root.stmt.lineno if root.stmt else 0, root.name)
 
     def record_write(self, field: str, value: Value, place: Place | None = None) -> None:
+        if field in self.overrides:
+            self.heap.delete(self.overrides, field)
         reads = frozenset(self.reads | self.control)
         self.writes.append(Write(field, value, place or self.place(), reads))
         self.field_deps[field] = reads | self.field_deps.get(field, frozenset()) if self.heap.depth else reads
@@ -181,6 +184,9 @@ class Attributes(Operations):
                 self.heap.set(obj.attrs, name, value)
             return value
         is_field = name in self.fields
+        if self.overrides and name in self.overrides and (cls is self.args_class or self.is_view(obj)):
+            self.reads.add(name)
+            return self.overrides[name]
         held = obj.attrs.get(name, ABSENT)
         if held is not ABSENT:
             if is_field and cls is self.args_class:
@@ -305,9 +311,7 @@ class Attributes(Operations):
             self.heap.set(obj.ns, name, value)
             if isinstance(obj, Class) and name == "__annotations__" and isinstance(value, dict):
                 obj.annotations = value
-        elif isinstance(obj, Func):
-            obj.attrs[name] = value
-        elif isinstance(obj, TargetRaise):
+        elif isinstance(obj, Func) or isinstance(obj, TargetRaise):
             obj.attrs[name] = value
         elif isinstance(obj, argparse.Namespace):
             self.heap.set(vars(obj), name, value)

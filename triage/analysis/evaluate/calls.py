@@ -146,7 +146,9 @@ class Calls(Imports):
                 return Unknown(f"text({value})", unknown.why)
             options = self.plain_options(value, name, args)
             return options if options is not None else Unknown(f"{show(value)}.{name}({', '.join(map(show, args))})", unknown.why)
-        return self.run_plain(getattr(value, name), [self.as_argument(a) for a in args], {k: self.as_argument(v) for k, v in named.items()})
+        return self.run_plain(
+            getattr(value, name), [self.as_argument(a) for a in args], {k: self.as_argument(v) for k, v in named.items()}
+        )
 
     def plain_options(self, value: Value, name: str, args: list[Value]) -> Value | None:
         if len(args) == 1 and isinstance(args[0], Unknown) and args[0].options and not has_unknown(value):

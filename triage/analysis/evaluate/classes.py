@@ -54,7 +54,9 @@ class Classes(Attributes):
         for base in cls.mro[1:]:
             hook = base.ns.get("__init_subclass__") if isinstance(base, Class) else None
             if hook is not None:
-                self.call(hook.fn if isinstance(hook, Wrapped) else hook, [cls], {k: v for k, v in options.items() if k != "metaclass"})
+                self.call(
+                    hook.fn if isinstance(hook, Wrapped) else hook, [cls], {k: v for k, v in options.items() if k != "metaclass"}
+                )
                 break
         return cls
 
@@ -203,7 +205,9 @@ class Classes(Attributes):
         given.update(named)
         extra = [k for k in given if k not in names]
         if extra or len(args) > len(names):
-            raise TargetRaise(TypeError, (f"{cls.name}.__init__() got an unexpected keyword argument '{extra[0] if extra else '?'}'",))
+            raise TargetRaise(
+                TypeError, (f"{cls.name}.__init__() got an unexpected keyword argument '{extra[0] if extra else '?'}'",)
+            )
         missing: list[str] = []
         for field in self.fields_of(cls):
             name, default, factory = (field.attrs[k] for k in ("name", "default", "default_factory"))

@@ -264,7 +264,9 @@ def _sequence(node: ast.List | ast.Tuple | ast.Set) -> Run:
 
 
 def _dict(node: ast.Dict) -> Run:
-    items = [(None if k is None else compile_expression(k), compile_expression(v)) for k, v in zip(node.keys, node.values, strict=True)]
+    items = [
+        (None if k is None else compile_expression(k), compile_expression(v)) for k, v in zip(node.keys, node.values, strict=True)
+    ]
 
     def run(w: World, f: Frame) -> Value:
         out: dict[Value, Value] = {}

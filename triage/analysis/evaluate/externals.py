@@ -177,7 +177,11 @@ class ExternalModel:
 # ---------------------------------------------------------------- torch and the device
 def _cuda_available(w: Machine, args: Args, named: Named) -> Value:
     device = w.facts.device
-    return Unknown("torch.cuda.is_available()", "whether a CUDA device is there is not known") if device is None else device in ("cuda", "hip", "musa")
+    return (
+        Unknown("torch.cuda.is_available()", "whether a CUDA device is there is not known")
+        if device is None
+        else device in ("cuda", "hip", "musa")
+    )
 
 
 def _device_count(w: Machine, args: Args, named: Named) -> Value:
@@ -322,7 +326,21 @@ def make_path(text: str) -> Instance:
 
     attrs: dict[str, Value] = {"__plain__": text, "name": os.path.basename(text), "suffix": os.path.splitext(text)[1]}
     attrs["stem"] = os.path.splitext(attrs["name"])[0]
-    for name in ("exists", "is_file", "is_dir", "joinpath", "resolve", "expanduser", "absolute", "glob", "rglob", "iterdir", "read_text", "open", "stat"):
+    for name in (
+        "exists",
+        "is_file",
+        "is_dir",
+        "joinpath",
+        "resolve",
+        "expanduser",
+        "absolute",
+        "glob",
+        "rglob",
+        "iterdir",
+        "read_text",
+        "open",
+        "stat",
+    ):
         attrs[name] = method(name)
     return Instance(External("pathlib.Path"), attrs, opaque=f"Path({text})")
 
@@ -388,7 +406,11 @@ def _replace(w: Machine, args: Args, named: Named) -> Value:
 
 def _asdict(w: Machine, args: Args, named: Named) -> Value:
     obj = args[0]
-    return {f.attrs["name"]: obj.attrs.get(f.attrs["name"]) for f in w.fields_of(obj.cls)} if isinstance(obj, Instance) else Unknown("asdict()", "")
+    return (
+        {f.attrs["name"]: obj.attrs.get(f.attrs["name"]) for f in w.fields_of(obj.cls)}
+        if isinstance(obj, Instance)
+        else Unknown("asdict()", "")
+    )
 
 
 def _defstruct(w: Machine, args: Args, named: Named) -> Value:
@@ -438,7 +460,11 @@ def _get_args(w: Machine, args: Args, named: Named) -> Value:
     if isinstance(value, Instance) and "args" in value.attrs:
         inner = value.attrs["args"]
         parts = inner if isinstance(inner, tuple) else (inner,)
-        return (*parts, type(None)) if value.attrs.get("origin") is External("typing.Optional") else tuple(None if p is None else p for p in parts)
+        return (
+            (*parts, type(None))
+            if value.attrs.get("origin") is External("typing.Optional")
+            else tuple(None if p is None else p for p in parts)
+        )
     return ()
 
 
@@ -510,7 +536,13 @@ def _version_parse(w: Machine, args: Args, named: Named) -> Value:
     suffix = numbers.group(2).split("+")[0]
     stage = -1 if re.match(r"\.?(a|b|rc|dev|alpha|beta)", suffix) else (1 if "post" in suffix else 0)
     padded = tuple(int(n) for n in numbers.group(1).split(".")) + (0, 0, 0)
-    attrs: dict[str, Value] = {"__plain__": (release, stage), "release": padded[:3], "major": padded[0], "minor": padded[1], "micro": padded[2]}
+    attrs: dict[str, Value] = {
+        "__plain__": (release, stage),
+        "release": padded[:3],
+        "major": padded[0],
+        "minor": padded[1],
+        "micro": padded[2],
+    }
     attrs["base_version"] = numbers.group(1)
     return Instance(External("packaging.version.Version"), attrs, opaque=f"Version({text})")
 

@@ -10,7 +10,17 @@ import os.path
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from triage.analysis.evaluate.values import External, Instance, Native, TargetRaise, Unknown, Value, first_unknown, has_unknown, show
+from triage.analysis.evaluate.values import (
+    External,
+    Instance,
+    Native,
+    TargetRaise,
+    Unknown,
+    Value,
+    first_unknown,
+    has_unknown,
+    show,
+)
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.machine import Machine

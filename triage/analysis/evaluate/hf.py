@@ -28,7 +28,16 @@ _COMMON: dict[str, Value] = {
     "tokenizer_class": None, "id2label": {}, "label2id": {}, "return_dict": True, "output_hidden_states": False,
     "output_attentions": False, "use_cache": True, "transformers_version": None,
 }  # fmt: skip
-_SUBCONFIGS = ("text_config", "vision_config", "audio_config", "thinker_config", "talker_config", "llm_config", "language_config", "speech_config")
+_SUBCONFIGS = (
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "thinker_config",
+    "talker_config",
+    "llm_config",
+    "language_config",
+    "speech_config",
+)
 _ROPE = ("rope_scaling", "rope_parameters", "rope_theta")
 
 
@@ -128,7 +137,10 @@ class HfConfigs:
 
     # ------------------------------------------------ config classes that the package defines itself
     def is_config_class(self, cls: Class) -> bool:
-        return any(b.path.startswith("transformers.") and b.path.endswith(("PretrainedConfig", "PreTrainedConfig", "Config")) for b in cls.external_bases())
+        return any(
+            b.path.startswith("transformers.") and b.path.endswith(("PretrainedConfig", "PreTrainedConfig", "Config"))
+            for b in cls.external_bases()
+        )
 
     def is_config(self, obj: Instance) -> bool:
         return obj.cls is CONFIG or (isinstance(obj.cls, Class) and self.is_config_class(obj.cls))
@@ -144,7 +156,11 @@ class HfConfigs:
 
         def from_dict(w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
             data = args[0] if args else None
-            return w.call(cls, [], dict(data)) if isinstance(data, dict) else Unknown(f"{cls.name}.from_dict()", "its keys are not known")
+            return (
+                w.call(cls, [], dict(data))
+                if isinstance(data, dict)
+                else Unknown(f"{cls.name}.from_dict()", "its keys are not known")
+            )
 
         table = {"from_pretrained": from_pretrained, "from_dict": from_dict, "get_config_dict": self.get_config_dict}
         return Native(name, table[name]) if name in table else None
@@ -275,7 +291,9 @@ def _read(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ConfigClass:
                                 _note(defaults, computed, target.attr, given[source.id])
                             elif target.attr not in defaults:
                                 computed.add(target.attr)
-        elif isinstance(item, ast.FunctionDef) and any(isinstance(d, ast.Name) and d.id == "property" for d in item.decorator_list):
+        elif isinstance(item, ast.FunctionDef) and any(
+            isinstance(d, ast.Name) and d.id == "property" for d in item.decorator_list
+        ):
             computed.add(item.name)
     aliases = _literal(_class_value(node, "attribute_map"))
     parts: dict[str, str] = {}

@@ -99,7 +99,14 @@ class Imports(Classes):
             self.note(f"{file} {self.program.failures.get(file, 'cannot be parsed')}")
             return External(name)
         module = Module(name, file, tree, is_package)
-        module.ns.update({"__name__": name, "__file__": f"/{file}", "__doc__": None, "__package__": name if is_package else name.rpartition(".")[0]})
+        module.ns.update(
+            {
+                "__name__": name,
+                "__file__": f"/{file}",
+                "__doc__": None,
+                "__package__": name if is_package else name.rpartition(".")[0],
+            }
+        )
         return module
 
     def require(self, name: str, f: Frame) -> None:

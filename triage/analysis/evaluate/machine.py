@@ -36,7 +36,12 @@ from triage.analysis.evaluate.values import (
 from triage.analysis.evaluate.world import Frame, Place
 from triage.model import Facts, ModelConfig
 
-IMPORT_NAMES = {"pyyaml": "yaml", "pillow": "pil", "opencv-python-headless": "cv2", "sentence-transformers": "sentence_transformers"}
+IMPORT_NAMES = {
+    "pyyaml": "yaml",
+    "pillow": "pil",
+    "opencv-python-headless": "cv2",
+    "sentence-transformers": "sentence_transformers",
+}
 
 
 @dataclass(frozen=True)

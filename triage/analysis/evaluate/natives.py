@@ -46,12 +46,18 @@ def _len(w: Machine, args: Args, named: Named) -> Value:
         method = value.cls.lookup("__len__") if isinstance(value.cls, Class) else ABSENT
         if method is not ABSENT:
             return w.call(method, [value])
-        return _len(w, [value.attrs["__items__"]], named) if "__items__" in value.attrs else Unknown(f"len({show(value)})", "not known")
+        return (
+            _len(w, [value.attrs["__items__"]], named)
+            if "__items__" in value.attrs
+            else Unknown(f"len({show(value)})", "not known")
+        )
     if isinstance(value, Class) and value.kind == "enum":
         return len(value.options.get("members", []))
     if isinstance(value, Unknown):
         return w.over_options("len", value, lambda o: _len(w, [o], {}))
-    if isinstance(value, (list, dict)) and any(isinstance(v, Maybe) for v in (value.values() if isinstance(value, dict) else value)):
+    if isinstance(value, (list, dict)) and any(
+        isinstance(v, Maybe) for v in (value.values() if isinstance(value, dict) else value)
+    ):
         return _unknown("len", args)
     return w.native(len, value)
 
@@ -161,7 +167,12 @@ def _any(w: Machine, args: Args, named: Named) -> Value:
     items = w.iterate(args[0])
     if items is None:
         return _unknown("any", args)
-    return w.any_of([Unknown(f"?{show(i.value)}", i.why) if isinstance(i, Maybe) and w.truth(i.value) is not False else w.bare(i) for i in items])
+    return w.any_of(
+        [
+            Unknown(f"?{show(i.value)}", i.why) if isinstance(i, Maybe) and w.truth(i.value) is not False else w.bare(i)
+            for i in items
+        ]
+    )
 
 
 def _all(w: Machine, args: Args, named: Named) -> Value:
@@ -177,7 +188,11 @@ def _all(w: Machine, args: Args, named: Named) -> Value:
             return False
         if truth is None and unknown is None:
             unknown = w.bare(item)
-    return True if unknown is None else Unknown(f"all({show(unknown)})", unknown.why if isinstance(unknown, Unknown) else "not known")
+    return (
+        True
+        if unknown is None
+        else Unknown(f"all({show(unknown)})", unknown.why if isinstance(unknown, Unknown) else "not known")
+    )
 
 
 def _collect(make: Callable[[list[Value]], Value], name: str) -> Callable[[Machine, Args, Named], Value]:
@@ -376,9 +391,27 @@ _TABLE: dict[str, Callable[[Any, Args, Named], Value]] = {
 def make_builtins() -> dict[str, Value]:
     """The names that are visible everywhere."""
     table: dict[str, Value] = {name: Native(name, fn) for name, fn in _TABLE.items()}
-    for kind in (int, str, float, bool, list, tuple, dict, set, frozenset, bytes, object, type, property, staticmethod, classmethod):
+    for kind in (
+        int,
+        str,
+        float,
+        bool,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        bytes,
+        object,
+        type,
+        property,
+        staticmethod,
+        classmethod,
+    ):
         table[kind.__name__] = kind
-    table.update({"True": True, "False": False, "None": None, "NotImplemented": NotImplemented, "Ellipsis": Ellipsis, "__debug__": True})
+    table.update(
+        {"True": True, "False": False, "None": None, "NotImplemented": NotImplemented, "Ellipsis": Ellipsis, "__debug__": True}
+    )
     return table
 
 

@@ -194,7 +194,11 @@ class Operations(World):
             held = self.native(box.get, item, ABSENT)
             return Unknown(f"({show(item)} in ...)", held.why) if isinstance(held, Maybe) else held is not ABSENT
         if isinstance(box, (list, tuple, set, frozenset)):
-            if type(item) in (str, int, bool, type(None)) and not has_unknown(box, 1) and not any(isinstance(x, OURS) for x in box):
+            if (
+                type(item) in (str, int, bool, type(None))
+                and not has_unknown(box, 1)
+                and not any(isinstance(x, OURS) for x in box)
+            ):
                 return item in box
             key = f"({show(item)} in {show(box)})"
             result = self.any_of([self.compare("==", x, item) for x in box])
@@ -217,9 +221,11 @@ class Operations(World):
         if left is not a or right is not b:
             return self.compare(symbol, left, right)
         if isinstance(a, External) or isinstance(b, External):
-            if symbol in ("==", "!=") and (isinstance(a, External) and isinstance(b, External) or is_marker(a) or is_marker(b)):
+            if symbol in ("==", "!=") and ((isinstance(a, External) and isinstance(b, External)) or is_marker(a) or is_marker(b)):
                 return (a is b) is (symbol == "==")
-            return Unknown(f"({show(a)} {symbol} {show(b)})", f"{show(a if isinstance(a, External) else b)} is outside the package")
+            return Unknown(
+                f"({show(a)} {symbol} {show(b)})", f"{show(a if isinstance(a, External) else b)} is outside the package"
+            )
         if symbol in ("==", "!="):
             if isinstance(a, Instance) and isinstance(b, Instance) and self.is_record(a) and a.cls is b.cls:
                 both = [self.truth(self.compare("==", v, b.attrs.get(k))) for k, v in a.attrs.items()]
@@ -281,7 +287,11 @@ class Operations(World):
                     store(self, f, target)
             elif other is not None and symbol == "in" and truth:
                 target = other(self, f)
-                if isinstance(target, (list, tuple, set, frozenset)) and 0 < len(target) <= MAX_OPTIONS and not has_unknown(target):
+                if (
+                    isinstance(target, (list, tuple, set, frozenset))
+                    and 0 < len(target) <= MAX_OPTIONS
+                    and not has_unknown(target)
+                ):
                     store(self, f, Unknown(value.key + "'", value.why, tuple(target)))
         except TargetRaise:
             return
@@ -332,7 +342,11 @@ class Operations(World):
             times = next((x for x in (a, b) if isinstance(x, int)), 0)
             return size is None or size * max(times, 0) <= MAX_SIZE
         if symbol in ("<<", "**"):
-            return isinstance(b, (int, float)) and abs(b) <= 4096 and (not isinstance(a, int) or a.bit_length() * max(int(b), 1) <= 65536)
+            return (
+                isinstance(b, (int, float))
+                and abs(b) <= 4096
+                and (not isinstance(a, int) or a.bit_length() * max(int(b), 1) <= 65536)
+            )
         return not (isinstance(a, (str, list)) and isinstance(b, (str, list)) and len(a) + len(b) > MAX_SIZE)
 
     def percent(self, text: str, value: Value) -> Value:
@@ -387,7 +401,9 @@ class Operations(World):
         if isinstance(box, list) and any(isinstance(x, Maybe) for x in box):
             return Unknown(f"?item of {show(box)[:60]}", first_unknown([box]).why)
         if isinstance(box, type) or (isinstance(index, slice) and has_unknown((index.start, index.stop, index.step))):
-            return self.subscript_type(box, index) if isinstance(box, type) else Unknown(f"{show(box)[:60]}[...]", "unknown slice")
+            return (
+                self.subscript_type(box, index) if isinstance(box, type) else Unknown(f"{show(box)[:60]}[...]", "unknown slice")
+            )
         value = self.native(operator.getitem, box, self.plain_of(index))
         return value.value if isinstance(value, Maybe) else value
 
@@ -539,10 +555,19 @@ class Operations(World):
 
 def is_marker(value: Value) -> bool:
     """A name outside the package that is surely equal to nothing but itself: a sentinel, a torch dtype."""
-    return isinstance(value, External) and (value.path in _MARKERS or value.path.startswith("torch.") and value.path.count(".") == 1)
+    return isinstance(value, External) and (
+        value.path in _MARKERS or (value.path.startswith("torch.") and value.path.count(".") == 1)
+    )
 
 
-_MARKERS = {"dataclasses.MISSING", "msgspec.NODEFAULT", "inspect.Parameter.empty", "inspect._empty", "typing.Any", "msgspec.UNSET"}
+_MARKERS = {
+    "dataclasses.MISSING",
+    "msgspec.NODEFAULT",
+    "inspect.Parameter.empty",
+    "inspect._empty",
+    "typing.Any",
+    "msgspec.UNSET",
+}
 
 
 class _Text(str):

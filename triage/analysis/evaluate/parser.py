@@ -151,7 +151,9 @@ def _add_argument(w: Machine, parser: Any, args: list[Value], named: dict[str, V
         return None
     held = getattr(parser, "_option_string_actions", {}).get(args[0]) if args else None
     if held is not None and getattr(parser, "filled", False):
-        return Instance(External("argparse.Action"), {"dest": held.dest, "option_strings": list(held.option_strings)}, opaque="action")
+        return Instance(
+            External("argparse.Action"), {"dest": held.dest, "option_strings": list(held.option_strings)}, opaque="action"
+        )
     keys = {k: v for k, v in named.items() if k != "help"}
     help_text = named.get("help")
     keys["help"] = help_text if isinstance(help_text, str) else None
@@ -177,7 +179,15 @@ def _add_argument(w: Machine, parser: Any, args: list[Value], named: dict[str, V
             w.note(f"the choices of {args[0] if args else '?'} are not all known")
         else:
             keys["choices"] = [w.plain_of(i) for i in items]
-    if custom is None and keys.get("action") in ("store_true", "store_false", "store_const", "append_const", "count", "help", "version"):
+    if custom is None and keys.get("action") in (
+        "store_true",
+        "store_false",
+        "store_const",
+        "append_const",
+        "count",
+        "help",
+        "version",
+    ):
         for key in ("type", "choices", "nargs", "metavar"):
             keys.pop(key, None)
     try:
@@ -186,7 +196,9 @@ def _add_argument(w: Machine, parser: Any, args: list[Value], named: dict[str, V
         w.note(f"the declaration of {args[0] if args else '?'} was left out: {exc}")
         return None
     made.triage_custom = custom
-    return Instance(External("argparse.Action"), {"dest": made.dest, "option_strings": list(made.option_strings)}, opaque="action")
+    return Instance(
+        External("argparse.Action"), {"dest": made.dest, "option_strings": list(made.option_strings)}, opaque="action"
+    )
 
 
 def _converter(w: Machine, fn: Value) -> Any:

@@ -287,7 +287,9 @@ def _try(node: ast.Try) -> Step:
 
 
 def _with(node: ast.With) -> Step:
-    items = [(compile_expression(i.context_expr), compile_target(i.optional_vars) if i.optional_vars else None) for i in node.items]
+    items = [
+        (compile_expression(i.context_expr), compile_target(i.optional_vars) if i.optional_vars else None) for i in node.items
+    ]
     body = compile_block(node.body)
 
     def run(w: World, f: Frame) -> Signal | None:

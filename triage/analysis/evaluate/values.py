@@ -236,6 +236,7 @@ class TargetRaise(Exception):
         self.alternatives: list[TargetRaise] = []  # raised instead on the other side of an unknown test
         self.assumed = False  # raised only because the log says so
         self.attrs: dict[str, Value] = {}
+        self.calls: list[tuple[Func, list[Value], dict[str, Value], int, int]] = []  # function, arguments, journal mark, steps
 
     @property
     def name(self) -> str:

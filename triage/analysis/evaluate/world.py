@@ -219,6 +219,7 @@ class World:
         self.match_trail(frame, code.line, code.end)
         self.stack.append(frame)
         saved_reads, saved_at = self.reads, self.trail_at
+        entry, started = len(self.heap.journal), self.steps
         if frame.pin:
             self.trail_at += 1
         self.reads = set()
@@ -231,6 +232,7 @@ class World:
                 exc.guards = (frame.exit_control, *self.guards) if frame.exit_control else self.guards
                 exc.reads = exc.reads or frozenset()
             exc.trail.append((frame.module.file, frame.stmt.lineno if frame.stmt else 0, frame.name))
+            exc.calls.append((func, list(args), dict(named), entry, self.steps - started))
             raised = exc
         finally:
             self.stack.pop()
@@ -365,7 +367,9 @@ class World:
         root.pending.append(Pending(one, first, mark, why))
         return two
 
-    def side(self, f: Frame, cond: Value, truth: bool, run: Callable[[], Signal | None]) -> tuple[Signal | None, TargetRaise | None]:
+    def side(
+        self, f: Frame, cond: Value, truth: bool, run: Callable[[], Signal | None]
+    ) -> tuple[Signal | None, TargetRaise | None]:
         if isinstance(cond, Unknown):
             self.assume(cond.key, truth)
         stmt = f.stmt
@@ -511,7 +515,12 @@ class World:
                 result = orelse(self, f)
                 break
             if truth is None or rounds > 10_000:
-                self.fork(f, value if truth is None else Unknown("?while", "a loop of unknown length"), lambda: body(self, f), lambda: None)
+                self.fork(
+                    f,
+                    value if truth is None else Unknown("?while", "a loop of unknown length"),
+                    lambda: body(self, f),
+                    lambda: None,
+                )
                 self.settle_loop(root, "continue")
                 break
             signal = body(self, f)
@@ -625,7 +634,9 @@ class World:
                     continue
                 del self.maybes[before:]
                 if signal is not None:
-                    self.contradictions.append(f"{f.module.file}:{node.lineno}: evaluation leaves, the traceback shows that it went on")
+                    self.contradictions.append(
+                        f"{f.module.file}:{node.lineno}: evaluation leaves, the traceback shows that it went on"
+                    )
                 continue
             if node.lineno > f.pin:
                 break
