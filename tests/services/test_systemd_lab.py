@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab import LabHost
 from triage.errors import HostError, ServiceError
-from triage.model import MASK, Edit, Plan, RemoveFile, RunCommand, Step, WriteFile
+from triage.model import MASK, Command, Edit, Plan, RemoveFile, RunCommand, Step, WriteFile
 from triage.protocols import Host
 from triage.services import SystemdService
 from triage.services.unitfile import UnitSyntaxError, expand_specifiers, parse_exec, parse_unit, values_of
@@ -414,4 +414,36 @@ def test_no_access_to_the_journal_is_not_an_empty_log(lab: LabHost, host: Host) 
     login = lab.open("outsider")
     with pytest.raises(ServiceError, match="cannot be read"):
         SystemdService(login, "guarded").read_launch()
+    login.close()
+
+
+@pytest.mark.parametrize("output", ["null", "append:/srv/out.log", "file:/srv/out2.log"])
+def test_output_that_goes_elsewhere_is_not_an_empty_log(lab: LabHost, host: Host, output: str) -> None:
+    lab.write("/opt/noisy", NOISY, 0o755)
+    service = SystemdService(host, make_unit(lab, "aside", f"[Service]\nStandardOutput={output}\nExecStart=/opt/noisy\n"))
+    run_steps(host, service.plan_restart().steps)
+    wait_for(lambda: service.read_state().active == "failed")
+    with pytest.raises(ServiceError, match="does not go to the journal"):
+        service.read_log()
+
+
+def test_a_unit_of_the_user(lab: LabHost) -> None:
+    lab.add_user("owner")
+    lab.run("loginctl", "enable-linger", "owner")
+    lab.write("/opt/wait", "#!/bin/sh\necho with $*\nexec sleep 600\n", 0o755)
+    login = lab.open("owner")
+    wait_for(lambda: login.run(Command(("systemctl", "--user", "show-environment"))).status == 0)
+    folder = "/home/owner/.config/systemd/user"
+    login.write_file(f"{folder}/mine.service", b"[Service]\nExecStart=/opt/wait --a 1\n", 0o644)
+    assert login.run(Command(("systemctl", "--user", "daemon-reload"))).status == 0
+    service = SystemdService(login, "mine", user=True)
+    plan = service.plan_patch([Edit("add", "--b", None, "2")])
+    run_steps(login, plan.steps)
+    assert lab.read(f"{folder}/mine.service.d/zz-triage.conf")
+    run_steps(login, service.plan_restart().steps)
+    wait_for(lambda: b"with --a 1 --b 2" in service.read_log().data)
+    assert service.read_state().active == "active"
+    run_steps(login, service.plan_stop().steps)
+    undo(lab, login, plan)
+    assert lab.run("ls", "-A", folder) == b"mine.service\n"
     login.close()

@@ -71,9 +71,9 @@ for more; do shift; set -- "$@" + "$more"; done
   tail -c "$keep"
 """
 
-# $1 match: the newest record of it
+# $1 match, $2 field: the newest record of it
 _NEWEST = """
-journalctl --no-pager -o export --output-fields=INVOCATION_ID -r -n 1 "$1"; echo "journalctl-status $?" >&2
+journalctl --no-pager -o export "--output-fields=$2" -r -n 1 "$1"; echo "journalctl-status $?" >&2
 """
 
 
@@ -177,19 +177,33 @@ class SystemdService:
         fields = f"MESSAGE,_STREAM_ID,_LINE_BREAK,_SYSTEMD_INVOCATION_ID,{user}INVOCATION_ID,_SYSTEMD_{user}UNIT"
         raw = self._read_journal(("sh", "-c", self._access + _LOG, "sh", str(MAX_LOG), after or "", fields, *matches))
         cut = len(raw) >= MAX_LOG
-        records = select_run(parse_export(drop_partial_head(raw) if cut else raw), run, f"{user}INVOCATION_ID")
+        records = list(select_run(parse_export(drop_partial_head(raw) if cut else raw), run, f"{user}INVOCATION_ID"))
+        if not after and not any("_STREAM_ID" in r.fields for r in records):
+            self._check_output()
         data, cursor = join_messages(records)
         return LogChunk(data, cursor or after, cut)
+
+    def _check_output(self) -> None:
+        """Raises ServiceError where what the server prints does not go to the journal at all."""
+        show = read_show(self._host, self._unit, self._scope)
+        out, error = show.get("StandardOutput", ""), show.get("StandardError", "")
+        for target in (out if error == "inherit" else error, out):
+            if target in ("null", "file", "append", "truncate", "socket", "tty"):
+                raise ServiceError(
+                    f"the output of {self._unit} does not go to the journal (StandardOutput={out}, StandardError={error})",
+                    "let it go to the journal, or give the file's text to `triage replay`",
+                )
 
     def _last_run(self) -> str:
         show = read_show(self._host, self._unit, self._scope)
         if show.get("InvocationID"):
             return show["InvocationID"]
-        field = "USER_UNIT" if self._scope == "--user" else "UNIT"
+        user = "USER_" if self._scope == "--user" else ""
+        argv = ("sh", "-c", self._access + _NEWEST, "sh", f"{user}UNIT={self._unit}", f"{user}INVOCATION_ID")
         # since the last boot it did not run; the journal may know earlier runs
-        for record in parse_export(self._read_journal(("sh", "-c", self._access + _NEWEST, "sh", f"{field}={self._unit}"))):
-            if record.fields.get("INVOCATION_ID"):
-                return record.fields["INVOCATION_ID"].decode("ascii", "replace")
+        for record in parse_export(self._read_journal(argv)):
+            if found := record.fields.get(f"{user}INVOCATION_ID"):
+                return found.decode("ascii", "replace")
         raise ServiceError(f"{self._unit} has not run yet: the journal of {self._host.name} knows no run of it")
 
     def _read_journal(self, argv: tuple[str, ...]) -> bytes:

@@ -27,7 +27,7 @@ from triage.services.unitfile import (
 
 PROPERTIES = (
     "Id,LoadState,LoadError,FragmentPath,DropInPaths,NeedDaemonReload,ActiveState,SubState,Result,MainPID,ExecMainStatus,"
-    "ExecMainCode,NRestarts,InvocationID,User,WorkingDirectory,StandardOutput"
+    "ExecMainCode,NRestarts,InvocationID,User,WorkingDirectory,StandardOutput,StandardError"
 )
 
 # $1 marker, $2 scope, $3 unit, $4 its D-Bus path, $5 properties. Each block begins with a line "<marker> <kind> ...".
