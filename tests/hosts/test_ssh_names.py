@@ -60,7 +60,7 @@ def test_include_ends_with_its_file(tmp_path: Path) -> None:
 
 def test_an_endpoint_from_options(tmp_path: Path) -> None:
     options: dict[str, str | list[str]] = {
-        "hostname": "10.0.0.9", "port": "2200", "user": "u", "identityfile": ["~/k"], "proxyjump": "a,b@c:1", 
+        "hostname": "10.0.0.9", "port": "2200", "user": "u", "identityfile": ["~/k"], "proxyjump": "a,b@c:1",
         "connecttimeout": "7",
         "userknownhostsfile": "~/kh /x", "stricthostkeychecking": "no",
     }  # fmt: skip
