@@ -108,7 +108,7 @@ class Evaluator:
         return cls
 
     def evaluate(
-        self, args: Sequence[str], trail: Sequence[Place] = (), then: Callable[[LocalTrial], None] | None = None
+        self, args: Sequence[str], trail: Sequence[Place] = (), then: Callable[[LocalTrial, Evaluation], None] | None = None
     ) -> Evaluation:
         """Evaluate one argument list. With a trail (frames of a real traceback from the first stage's function on,
         outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does.
@@ -122,7 +122,7 @@ class Evaluator:
             sys.setrecursionlimit(limit)
 
     def _evaluate(
-        self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...], then: Callable[[LocalTrial], None] | None
+        self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...], then: Callable[[LocalTrial, Evaluation], None] | None
     ) -> Evaluation:
         if self.load_args_class() is None:
             return Evaluation("unknown", None, why=f"{self.profile.args_class} is not in the source")
@@ -170,21 +170,22 @@ class Evaluator:
         writes, messages, steps = tuple(m.writes), tuple(m.messages), m.steps
         observed, contradictions = dict(m.observed), tuple(m.contradictions)
         possible = tuple(self.describe(m, exc, exc.attrs.get("stage", stage), why_, places) for exc, places, why_ in m.maybes)
-        m.stack.clear()
-        if then is not None and failed is not None and failed.calls:
-            then(LocalTrial(m, failed))
-        m.heap.undo(mark)
-        m.heap.depth = 0
-        m.heap.journal.clear()
         verdict: Literal["passes", "fails", "unknown"] = "passes"
         if why or (raised is None and possible):
             verdict = "unknown"
         elif raised is not None:
             verdict = "unknown" if possible or raised.assumed else "fails"
-        return Evaluation(
+        result = Evaluation(
             verdict, raised, possible, why, given, settings, writes, deps, messages,
             observed, contradictions, tuple(m.notes), steps,
         )  # fmt: skip
+        m.stack.clear()
+        if then is not None and failed is not None and failed.calls:
+            then(LocalTrial(m, failed), result)
+        m.heap.undo(mark)
+        m.heap.depth = 0
+        m.heap.journal.clear()
+        return result
 
     def reset(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> None:
         m.argv = (self.profile.package, *args)
@@ -217,8 +218,8 @@ class Evaluator:
                 made = run_module_function(m, self.profile.view, [m.record])
                 if isinstance(made, Instance):
                     source = made
-            out: dict[str, Value] = {}
-            for name in sorted(m.fields):
+            out: dict[str, Value] = {k: v.value if isinstance(v, Maybe) else v for k, v in m.record.attrs.items() if k in m.fields}
+            for name in sorted({w.field for w in m.writes} | (set() if self.profile.view else set(m.fields) - set(out))):
                 value = m.find_attribute(source, name)
                 if value is not ABSENT:
                     out[name] = value.value if isinstance(value, Maybe) else value

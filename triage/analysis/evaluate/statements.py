@@ -56,7 +56,13 @@ def compile_statement(node: ast.stmt) -> Step:
     def run(w: World, f: Frame) -> Signal | None:
         f.stmt = node
         w.tick()
-        return inner(w, f)
+        try:
+            return inner(w, f)
+        except TargetRaise as exc:
+            if not exc.blamed:
+                exc.blamed = True
+                exc.guards = (*w.guards, f.exit_control) if f.exit_control else w.guards
+            raise
 
     return run
 

@@ -232,6 +232,7 @@ class TargetRaise(Exception):
         self.reads: frozenset[str] = frozenset()  # settings and facts that the raising expression read
         self.mentions: frozenset[str] = frozenset()  # ... that only the message read
         self.guards: tuple[frozenset[str], ...] = ()  # ... that each guard on the way read, innermost first
+        self.blamed = False  # whether `guards` are set
         self.at: int | None = None  # the line, where it was raised in the frame that forked
         self.alternatives: list[TargetRaise] = []  # raised instead on the other side of an unknown test
         self.assumed = False  # raised only because the log says so

@@ -228,9 +228,6 @@ class World:
         try:
             signal = code.body(self, frame)
         except TargetRaise as exc:
-            if not exc.trail:
-                exc.guards = (frame.exit_control, *self.guards) if frame.exit_control else self.guards
-                exc.reads = exc.reads or frozenset()
             exc.trail.append((frame.module.file, frame.stmt.lineno if frame.stmt else 0, frame.name))
             exc.calls.append((func, list(args), dict(named), entry, self.steps - started))
             raised = exc
@@ -376,8 +373,6 @@ class World:
         try:
             return run(), None
         except TargetRaise as exc:
-            if not exc.trail:
-                exc.guards = (f.exit_control, *self.guards) if f.exit_control else self.guards
             exc.at = self.places_below(f) if exc.at is None else exc.at
             return None, exc
         finally:
