@@ -45,6 +45,11 @@ class Context:
     tree: SourceTree
     args: tuple[str, ...]
     env: Mapping[str, str]
+    protected: bool = False  # whether protected settings may be edited too
+
+    def is_free(self, name: str) -> bool:
+        """Whether a setting or variable may be edited without a person's word."""
+        return self.protected or self.profile.protection(name) is None
 
 
 def find_candidates(failure: Raised, evaluation: Evaluation, context: Context) -> list[Candidate]:
@@ -65,7 +70,7 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context) -
             out.extend(_env_candidates(name[4:], distance, constants, advised, context))
             continue
         for option in context.options.by_field.get(name, ())[:1]:
-            if context.profile.protection(name) is not None:
+            if not context.is_free(name):
                 continue
             known = evaluation.settings.get(name)
             for made in _option_candidates(option, known, constants.get(name, ()), numbers, typed, context):
@@ -240,7 +245,7 @@ def _default_of(option: Option) -> Value:
 def _env_candidates(
     name: str, distance: float, constants: Mapping[str, Sequence[Value]], advised: Mapping[str, Sequence[str]], context: Context
 ) -> list[Candidate]:
-    if not name.startswith(context.profile.environment_prefixes) or context.profile.protection(name) is not None:
+    if not name.startswith(context.profile.environment_prefixes) or not context.is_free(name):
         return []
     old = context.env.get(name)
     values = [str(c) for c in constants.get(name, ())] or (
@@ -298,8 +303,6 @@ def _rename_candidates(word: str, context: Context) -> list[Candidate]:
 def _renamed(word: str, name: str, cost: float, context: Context) -> list[Candidate]:
     """A flag under another name: it is removed and added."""
     option = context.options.by_name[name]
-    if context.profile.protection(option.field) is not None and option.field not in ("model_path", "port", "host"):
-        return []
     old = typed_text(context.args, word)
     if option.flag.kind == "switch" and old is not None:
         return []

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.candidates import Candidate, Context, find_candidates
-from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Value
+from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Value
 from triage.analysis.evaluate.values import Unknown, has_unknown, same, show
 from triage.analysis.flags import Options
 from triage.argv import edit_args
@@ -31,6 +31,19 @@ class Limits:
     trials: int = 600  # of one failing function, for each failure
     patches: int = 5
     margin: float = 3.0  # how much dearer than the best a further patch may be
+
+
+@dataclass(frozen=True)
+class Target:
+    """The failure to get past: the trail of the launch as typed, its statement, and the sites (file, line) that may fail
+    whatever is edited, for lack of facts."""
+
+    trail: tuple[Place, ...] = ()
+    span: tuple[str, int, int] | None = None
+    known: frozenset[tuple[str, int]] = frozenset()
+
+    def holds(self, place: Place | None) -> bool:
+        return place is not None and self.span is not None and place.file == self.span[0] and self.span[1] <= place.line <= self.span[2]
 
 
 @dataclass(frozen=True)
@@ -58,12 +71,12 @@ class _Found:
 
 class _Searcher:
     def __init__(
-        self, evaluator_for: EvaluatorFor, context: Context, limits: Limits, known: frozenset[tuple[str, int]], skip: frozenset[object]
+        self, evaluator_for: EvaluatorFor, context: Context, limits: Limits, target: Target, skip: frozenset[object]
     ) -> None:
         self.evaluator_for = evaluator_for
         self.context = context
         self.limits = limits
-        self.known = known  # sites that may fail in the launch as typed too
+        self.target = target
         self.skip = skip
         self.queue: list[tuple[float, int, _Node]] = []
         self.order = itertools.count()
@@ -99,8 +112,11 @@ class _Searcher:
             if node.count < self.limits.edits and evaluation.raised is not None:
                 self.expand(node, trial, evaluation, context)
 
-        evaluation = self.evaluator_for(env).evaluate(args, then=expand)
+        trail = () if node.edits else self.target.trail
+        evaluation = self.evaluator_for(env).evaluate(args, trail, expand)
         if evaluation.raised is None and not evaluation.why:
+            if any(self.target.holds(p.site) for p in evaluation.possible) or not node.edits:
+                return  # for all that is known it fails as before
             self.found.append(_Found(node, evaluation))
         elif evaluation.raised is not None and evaluation.raised.usage and node.count < self.limits.edits:
             for candidate in find_candidates(evaluation.raised, evaluation, context):
@@ -172,14 +188,13 @@ class _Searcher:
 def find_patches(
     evaluator_for: EvaluatorFor,
     context: Context,
-    known: frozenset[tuple[str, int]] = frozenset(),
+    target: Target = Target(),
     tried: Sequence[Patch] = (),
     limits: Limits = Limits(),
 ) -> Search:
-    """Ranked minimal patches of a launch that fails. `known`: sites (file, line) that may fail whatever is edited, for
-    lack of facts; `tried`: patches that are not to be proposed again."""
+    """Ranked minimal patches of a launch that fails. `tried`: patches that are not to be proposed again."""
     skip = frozenset((p.args, tuple(sorted({**context.env, **p.env}.items()))) for p in tried)
-    searcher = _Searcher(evaluator_for, context, limits, known, skip)
+    searcher = _Searcher(evaluator_for, context, limits, target, skip)
     complete = searcher.run()
     ranked = sorted((_judge(f, searcher) for f in searcher.found), key=lambda pair: pair[0])
     patches: list[Patch] = []
@@ -209,7 +224,7 @@ def _judge(found: _Found, searcher: _Searcher) -> tuple[tuple[object, ...], Patc
             was = f"{edit.name} {edit.old}".strip() if edit.old else edit.name
             losses.append(f"{was} is {'removed' if edit.action == 'remove' else f'changed to {edit.new}'}" + (f": {lost}" if lost else ""))
     losses += [f"{context.options.flag_of().get(s.field, s.field)} {s.asked} becomes {s.used}" for s in silent]
-    new_risks = [p for p in evaluation.possible if p.site and (p.site.file, p.site.line) not in searcher.known]
+    new_risks = [p for p in evaluation.possible if p.site and (p.site.file, p.site.line) not in searcher.target.known]
     certainty: Certainty = "proved" if evaluation.verdict == "passes" else ("likely" if not new_risks else "guess")
     patch = Patch(
         edits=node.edits,

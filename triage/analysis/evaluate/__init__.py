@@ -53,6 +53,11 @@ class Raised:
     def site(self) -> Place | None:
         return self.places[-1] if self.places else None
 
+    @property
+    def site_text(self) -> str:
+        site = self.site
+        return f"{site.file}:{site.line}" if site is not None else "an unknown place"
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -250,6 +255,7 @@ class LocalTrial:
                 break
             chosen = call
         self.func, self.args, self.named, self.entry, self.cost = chosen
+        self.site = Place(*failed.trail[0]) if failed.trail else None
 
     def passes(self, settings: Mapping[str, Value], env: Mapping[str, str]) -> bool | None:
         """Whether the function ends without raising when the settings have these values; None when not known."""
@@ -258,15 +264,21 @@ class LocalTrial:
         before = list(m.heap.journal[self.entry :])
         m.heap.undo(self.entry)
         mark = m.heap.mark()
+        observed = m.observed
         saved = (m.maybes, m.writes, m.field_deps, m.steps, m.messages, m.observed)
         m.maybes, m.writes, m.field_deps, m.messages, m.observed = [], [], dict(m.field_deps), [], {}
         m.steps = max(0, m.budget - 20 * self.MAX_STEPS)
         m.stack.clear()
+        m.trail, m.trail_at = (), -1
+        for key, truth in observed.items():
+            m.heap.set(m.assumptions, key, truth)
         m.overrides = dict(settings)
         for name, value in env.items():
             m.heap.set(m.env, name, value)
         try:
             m.call_function(self.func, list(self.args), dict(self.named))
+            if any(places and places[-1] == self.site for _exc, places, _why in m.maybes):
+                return False
             return None if m.maybes else True
         except TargetRaise:
             return False

@@ -291,8 +291,11 @@ class Machine(Calls):
             before = w.impure
             value = w.call(fn, args, named)
             if not has_unknown(value):
-                pure = w.impure == before and w.heap.depth <= 1
-                (kept if pure else w.memo.setdefault(id(fn), {}))[key] = value
+                copied = _plain_copy(value) if w.impure == before and w.heap.depth <= 1 else ABSENT
+                if copied is not ABSENT:
+                    kept[key] = copied
+                else:
+                    w.memo.setdefault(id(fn), {})[key] = value
             return value
 
         made = Native(fn.name, run)
@@ -328,6 +331,19 @@ class Machine(Calls):
                 if field in self.fields:
                     self.record_write(field, value, place)
         return super().call(target, args, named)
+
+
+def _plain_copy(value: Value) -> Value:
+    """A copy that no journal touches; ABSENT where the value holds objects."""
+    if isinstance(value, (str, int, float, bool, type(None), bytes, Class, External)):
+        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [_plain_copy(v) for v in value]
+        return ABSENT if any(i is ABSENT for i in items) else type(value)(items)
+    if isinstance(value, dict):
+        pairs = {k: _plain_copy(v) for k, v in value.items()}
+        return ABSENT if any(v is ABSENT for v in pairs.values()) else pairs
+    return ABSENT
 
 
 def _memo_key(args: list[Value], named: dict[str, Value]) -> Value | None:

@@ -72,6 +72,8 @@ def _isinstance(w: Machine, args: Args, named: Named) -> Value:
         return w.any_of([_isinstance(w, [value, k], {}) for k in kinds])
     if isinstance(value, Instance):
         if value.opaque is not None and not isinstance(value.cls, Class):
+            if isinstance(kinds, Class):
+                return False
             if isinstance(kinds, type):
                 return kinds in value.attrs.get("__types__", ())
             if isinstance(kinds, External) and kinds is value.cls:

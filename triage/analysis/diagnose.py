@@ -1,0 +1,247 @@
+"""The pipeline of the analysis as a handful of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from triage.analysis.candidates import Context
+from triage.analysis.constraints import describe_cause, find_constraints, find_settings
+from triage.analysis.evaluate import Evaluation, Evaluator, Place, Program
+from triage.analysis.failure import find_failure
+from triage.analysis.flags import Options, read_flags
+from triage.analysis.guards import complete_path
+from triage.analysis.log import read_log
+from triage.analysis.patch import Limits, Search, Target, find_patches
+from triage.analysis.source import find_sites
+from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, OutcomeName, Patch, PathCondition, Unknown
+from triage.protocols import Capture, EngineProfile
+
+MAX_UNKNOWNS = 12
+
+
+class _Evaluators:
+    """One evaluator for each environment that is tried; what the traceback showed of the host holds in all of them."""
+
+    def __init__(self, capture: Capture, profile: EngineProfile) -> None:
+        assert capture.source is not None
+        self.capture = capture
+        self.profile = profile
+        self.program = Program(capture.source, profile.package)
+        self.made: dict[tuple[tuple[str, str], ...], Evaluator] = {}
+        self.observed: Mapping[str, bool] = {}
+
+    def get(self, env: Mapping[str, str]) -> Evaluator:
+        key = tuple(sorted(env.items()))
+        if key not in self.made:
+            made = Evaluator(self.program, self.profile, self.capture.facts, env, self.capture.models)
+            made.assume(self.observed)
+            self.made[key] = made
+        return self.made[key]
+
+    def learn(self, observed: Mapping[str, bool]) -> None:
+        self.observed = observed
+        for evaluator in self.made.values():
+            evaluator.assume(observed)
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """What evaluation says of the failure that the log shows."""
+
+    evaluation: Evaluation
+    options: Options
+    agrees: bool  # the evaluation raises where the log says
+    trail: tuple[Place, ...]
+
+
+def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = (), limits: Limits = Limits()) -> Diagnosis:
+    """The cause of the captured run's failure and the patches for it. Same capture, same answer.
+
+    Never raises for what stands in the capture: what cannot be known is an Unknown of the diagnosis. `tried` patches
+    are not proposed again.
+    """
+    log = read_log(capture.log)
+    failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks)
+    unknowns = [Unknown("part of the log", note) for note in log.notes]
+    if failure is None:
+        return Diagnosis("no_failure", None, None, None, unknowns=tuple(unknowns))
+    path: PathCondition | None = None
+    if capture.source is None:
+        unknowns.append(Unknown("the code that failed", "no source was captured", "give --source, or capture the host"))
+    else:
+        sites, lost = find_sites(failure, capture.source)
+        unknowns += lost
+        path = complete_path(sites, capture.source, failure)
+        moved = [s for s in sites if not s.matches]
+        if moved:
+            text = f"{moved[-1].location} does not hold the text that the traceback shows: the source changed since, or is another"
+            unknowns.append(Unknown("whether the captured source is what ran", text, "restart once, so that log and source agree"))
+    if capture.launch is None:
+        unknowns.append(Unknown("the launch", "the log alone does not tell the command line", "give --launch"))
+    evidence = list(_log_evidence(failure))
+    if path is not None and path.sites:
+        last = path.sites[-1]
+        evidence.append(Evidence("source", last.text, last.location))
+    if capture.source is None or capture.launch is None or failure.kind in ("signal", "timeout"):
+        return _without_patch(capture, profile, failure, path, evidence, unknowns)
+    return _explain(capture, profile, capture.launch, failure, path, evidence, unknowns, tried, limits)
+
+
+def _explain(
+    capture: Capture,
+    profile: EngineProfile,
+    launch: Launch,
+    failure: Failure,
+    path: PathCondition | None,
+    evidence: list[Evidence],
+    unknowns: list[Unknown],
+    tried: Sequence[Patch],
+    limits: Limits,
+) -> Diagnosis:
+    assert capture.source is not None
+    evaluators = _Evaluators(capture, profile)
+    trail = find_trail(failure, path, profile)
+    evaluation = evaluators.get(launch.env).evaluate(launch.args, trail)
+    options = read_flags(evaluators.get(launch.env), capture.source)
+    found = _Explained(evaluation, options, _agrees(evaluation, failure, path), trail)
+    for text in evaluation.contradictions[:3]:
+        unknowns.append(Unknown("why the run went another way than the evaluation", text, "capture the host's facts anew"))
+    if not found.agrees:
+        return _disagreement(capture, profile, failure, path, found, evidence, unknowns)
+    evaluators.learn(evaluation.observed)
+    evidence.append(_evaluation_evidence(evaluation))
+    constraints = find_constraints(path, failure, evaluation, options) if path is not None else ()
+    settings = find_settings(evaluation, options, launch.args, launch.env)
+    cause = Cause(
+        "usage" if failure.kind == "usage" else "argument",
+        describe_cause(failure, constraints, settings, profile.name, capture.meta.engine_version),
+        constraints,
+        tuple(evidence),
+    )
+    context = Context(options, profile, capture.source, launch.args, launch.env)
+    target = Target(found.trail, _span(path), _possible_sites(evaluation))
+    search = find_patches(evaluators.get, context, target, tried, limits)
+    outcome: OutcomeName = "patch" if search.patches else "no_patch"
+    if not search.patches:
+        search, outcome = _ask_consent(evaluators, context, target, tried, limits, search)
+    if not search.complete:
+        why = f"the search was cut after {search.evaluations} evaluations of the whole validation"
+        unknowns.append(Unknown("whether a better patch exists", why))
+    elif not search.patches:
+        text = f"no edit of up to {limits.edits} flags or variables among the plausible ones passes validation ({search.evaluations} evaluated)"
+        unknowns.append(Unknown("a patch", text, "the failure may hang on the model or the hardware, which flags do not change"))
+    unknowns += [Unknown(f"how {p.site} comes out", f"it depends on {p.depends}", "a capture with the host's facts") for p in evaluation.possible]
+    unknowns += [Unknown("part of the code", note) for note in evaluation.notes]
+    return Diagnosis(outcome, failure, path, cause, search.patches, settings, (), tuple(unknowns[:MAX_UNKNOWNS]))
+
+
+def _ask_consent(
+    evaluators: _Evaluators, context: Context, target: Target, tried: Sequence[Patch], limits: Limits, before: Search
+) -> tuple[Search, OutcomeName]:
+    """Only where nothing else helps: patches that touch a protected setting, which a person has to agree to."""
+    again = find_patches(evaluators.get, replace(context, protected=True), target, tried, replace(limits, edits=2, evaluations=20))
+    return (again, "needs_consent") if again.patches else (before, "no_patch")
+
+
+# ---------------------------------------------------------------- the log against the evaluation
+def find_trail(failure: Failure, path: PathCondition | None, profile: EngineProfile) -> tuple[Place, ...]:
+    """The frames of the traceback from the first call of a validation stage on, as the evaluator counts lines."""
+    if path is None or failure.kind != "exception":
+        return ()
+    names = {stage.call.rpartition(".")[2] for stage in profile.stages}
+    places = [Place(s.location.file, s.location.line, s.function.rpartition(".")[2]) for s in path.sites]
+    start = next((i for i, p in enumerate(places) if p.function in names), None)
+    return tuple(places[start:]) if start is not None else ()
+
+
+def _span(path: PathCondition | None) -> tuple[str, int, int] | None:
+    if path is None or not path.sites:
+        return None
+    where = path.sites[-1].location
+    return (where.file, where.line, where.end_line or where.line)
+
+
+def _agrees(evaluation: Evaluation, failure: Failure, path: PathCondition | None) -> bool:
+    raised = evaluation.raised
+    if raised is None:
+        return False
+    if failure.kind == "usage":
+        return raised.usage
+    span = _span(path)
+    site = raised.site
+    return span is not None and site is not None and site.file == span[0] and span[1] <= site.line <= span[2]
+
+
+def _possible_sites(evaluation: Evaluation) -> frozenset[tuple[str, int]]:
+    return frozenset((p.site.file, p.site.line) for p in evaluation.possible if p.site is not None)
+
+
+def _evaluation_evidence(evaluation: Evaluation) -> Evidence:
+    raised = evaluation.raised
+    assert raised is not None
+    how = "must, by the traceback," if raised.assumed else "surely"
+    return Evidence("evaluation", f"evaluating the installed source with this launch {how} raises {raised.exception} at {raised.site_text}")
+
+
+def _log_evidence(failure: Failure) -> list[Evidence]:
+    text = f"{failure.exception}: {failure.message}" if failure.exception else failure.message
+    out = [Evidence("log", text[:500], log_line=failure.last)]
+    out += [Evidence("log", f"set aside: {s.what} ({s.why})", log_line=s.line) for s in failure.set_aside[:5]]
+    return out
+
+
+# ---------------------------------------------------------------- no patch
+def _disagreement(
+    capture: Capture,
+    profile: EngineProfile,
+    failure: Failure,
+    path: PathCondition | None,
+    found: _Explained,
+    evidence: list[Evidence],
+    unknowns: list[Unknown],
+) -> Diagnosis:
+    """The evaluation does not reach the failure: it lies behind validation, or the capture is not what ran."""
+    evaluation = found.evaluation
+    if found.trail or failure.kind == "usage":
+        what = "passes" if evaluation.verdict == "passes" else (evaluation.why or f"raises at {evaluation.raised and evaluation.raised.site_text}")
+        why = f"the log shows the failure in validation, but evaluating the captured source with the captured launch {what}"
+        unknowns.append(Unknown("why validation failed", why, "check that --source and --launch are those of this run"))
+    elif evaluation.verdict == "passes":
+        evidence.append(Evidence("evaluation", "the argument validation of this launch passes; the failure comes after it"))
+    return _without_patch(capture, profile, failure, path, evidence, unknowns)
+
+
+def _without_patch(
+    capture: Capture,
+    profile: EngineProfile,
+    failure: Failure,
+    path: PathCondition | None,
+    evidence: Sequence[Evidence],
+    unknowns: Sequence[Unknown],
+) -> Diagnosis:
+    """A failure for which no argument constraint was found: say what the log alone proves."""
+    trail = find_trail(failure, path, profile)
+    site = failure.site
+    where = f" at {site.file or site.path}:{site.line} in {site.function}" if site is not None else ""
+    if failure.kind == "usage":
+        category, text = "usage", f"The command line is refused by the argument parser: {failure.message}"
+    elif trail:
+        category, text = "argument", f"Argument validation raised {failure.exception}{where}."
+    elif failure.kind == "exception":
+        category = "runtime"
+        text = (
+            f"{failure.exception} was raised{where}, outside the argument validation: this failure is not a matter of flags that "
+            "contradict each other, and no change of flags is proposed for it."
+        )
+    elif failure.kind == "signal":
+        category, text = "signal", f"The server was ended by signal {failure.signal}. {failure.message}".strip()
+    else:
+        category, text = failure.kind, f"The server ended without a Python traceback. {failure.message}".strip()
+    if failure.kind == "exception" and failure.message and category != "usage":
+        text += f' It says: "{failure.message.strip()[:300]}"'
+    cause = Cause(category, text, (), tuple(evidence))
+    return Diagnosis("no_patch", failure, path, cause, unknowns=tuple(unknowns[:MAX_UNKNOWNS]))
+
+
+__all__ = ["Limits", "diagnose"]
