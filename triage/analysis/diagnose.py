@@ -120,7 +120,7 @@ def _explain(
         tuple(evidence),
     )
     context = Context(options, profile, capture.source, launch.args, launch.env)
-    target = Target(found.trail, _span(path), _possible_sites(evaluation))
+    target = Target(found.trail, _span(path))
     search = find_patches(evaluators.get, context, target, tried, limits)
     outcome: OutcomeName = "patch" if search.patches else "no_patch"
     if not search.patches:
@@ -171,10 +171,6 @@ def _agrees(evaluation: Evaluation, failure: Failure, path: PathCondition | None
     span = _span(path)
     site = raised.site
     return span is not None and site is not None and site.file == span[0] and span[1] <= site.line <= span[2]
-
-
-def _possible_sites(evaluation: Evaluation) -> frozenset[tuple[str, int]]:
-    return frozenset((p.site.file, p.site.line) for p in evaluation.possible if p.site is not None)
 
 
 def _evaluation_evidence(evaluation: Evaluation) -> Evidence:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.candidates import Candidate, Context, find_candidates
-from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Value
+from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Trial, Value
 from triage.analysis.evaluate.values import Unknown, has_unknown, same, show
 from triage.analysis.flags import Options
 from triage.argv import edit_args
@@ -35,12 +36,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Target:
-    """The failure to get past: the trail of the launch as typed, its statement, and the sites (file, line) that may fail
-    whatever is edited, for lack of facts."""
+    """The failure to get past: the trail of the launch as typed, and its statement (file, first line, last line)."""
 
     trail: tuple[Place, ...] = ()
     span: tuple[str, int, int] | None = None
-    known: frozenset[tuple[str, int]] = frozenset()
 
     def holds(self, place: Place | None) -> bool:
         return place is not None and self.span is not None and place.file == self.span[0] and self.span[1] <= place.line <= self.span[2]
@@ -140,6 +139,7 @@ class _Searcher:
             if c.field not in node.fields and not any(e.name in touched for e in c.edits)
         ]
         trials = 0
+        moved: Counter[str] = Counter()
         passed: list[Candidate] = []
         for size in range(1, self.limits.edits - node.count + 1):
             pool = candidates if size == 1 else [c for c in candidates if c.field and c not in passed][: 26 if size == 2 else 14]
@@ -150,13 +150,21 @@ class _Searcher:
                     return
                 trials += 1
                 answer = self.attempt(trial, group)
-                if answer is False:
+                if answer == "fails" or (answer == "moved" and (size > 1 or not self.is_step(group[0], moved))):
                     continue
-                if size == 1:
+                if size == 1 and answer == "passes":
                     passed.append(group[0])
-                self.push(node, group, 0.0 if answer else 0.5)
+                self.push(node, group, {"passes": 0.0, "unknown": 0.5, "moved": 0.4}[answer])
 
-    def attempt(self, trial: LocalTrial, group: Sequence[Candidate]) -> bool | None:
+    @staticmethod
+    def is_step(candidate: Candidate, moved: Counter[str]) -> bool:
+        """Whether to go on from a change that gets past the failing statement and meets another one in the same function:
+        for the two most plausible values of each setting."""
+        name = candidate.edits[0].name
+        moved[name] += 1
+        return candidate.edits[0].action in ("add", "set", "env") and moved[name] <= 2
+
+    def attempt(self, trial: LocalTrial, group: Sequence[Candidate]) -> Trial:
         settings: dict[str, Value] = {}
         env: dict[str, str] = {}
         for candidate in group:
@@ -165,8 +173,8 @@ class _Searcher:
             elif candidate.edits[0].action == "env" and candidate.edits[0].new is not None:
                 env[candidate.edits[0].name] = candidate.edits[0].new
             else:
-                return None
-        return trial.passes(settings, env)
+                return "unknown"
+        return trial.run(settings, env)
 
     # ------------------------------------------------ the search
     def run(self) -> bool:
@@ -224,7 +232,7 @@ def _judge(found: _Found, searcher: _Searcher) -> tuple[tuple[object, ...], Patc
             was = f"{edit.name} {edit.old}".strip() if edit.old else edit.name
             losses.append(f"{was} is {'removed' if edit.action == 'remove' else f'changed to {edit.new}'}" + (f": {lost}" if lost else ""))
     losses += [f"{context.options.flag_of().get(s.field, s.field)} {s.asked} becomes {s.used}" for s in silent]
-    new_risks = [p for p in evaluation.possible if p.site and (p.site.file, p.site.line) not in searcher.target.known]
+    new_risks = [p for p in evaluation.possible if node.fields & p.reads.union(*p.guards[:3])]
     certainty: Certainty = "proved" if evaluation.verdict == "passes" else ("likely" if not new_risks else "guess")
     patch = Patch(
         edits=node.edits,

@@ -241,6 +241,9 @@ class Evaluator:
         return tuple(parsers[0]._actions) if parsers else ()
 
 
+Trial = Literal["passes", "fails", "moved", "unknown"]
+
+
 class LocalTrial:
     """Runs the failing function again from the state at its entry, with other settings: a cheap filter for candidates."""
 
@@ -257,8 +260,9 @@ class LocalTrial:
         self.func, self.args, self.named, self.entry, self.cost = chosen
         self.site = Place(*failed.trail[0]) if failed.trail else None
 
-    def passes(self, settings: Mapping[str, Value], env: Mapping[str, str]) -> bool | None:
-        """Whether the function ends without raising when the settings have these values; None when not known."""
+    def run(self, settings: Mapping[str, Value], env: Mapping[str, str]) -> Trial:
+        """What the function does when the settings have these values: "passes" it, "fails" where it failed, comes to fail
+        at another statement ("moved"), or "unknown"."""
         m = self.machine
         state = m.heap.capture(self.entry)
         before = list(m.heap.journal[self.entry :])
@@ -278,12 +282,12 @@ class LocalTrial:
         try:
             m.call_function(self.func, list(self.args), dict(self.named))
             if any(places and places[-1] == self.site for _exc, places, _why in m.maybes):
-                return False
-            return None if m.maybes else True
-        except TargetRaise:
-            return False
+                return "fails"
+            return "unknown" if m.maybes else "passes"
+        except TargetRaise as exc:
+            return "fails" if exc.trail and Place(*exc.trail[0]) == self.site else "moved"
         except OutOfBudget:
-            return None
+            return "unknown"
         finally:
             m.maybes, m.writes, m.field_deps, m.steps, m.messages, m.observed = saved
             m.overrides = {}
@@ -294,4 +298,4 @@ class LocalTrial:
             m.heap.journal[self.entry :] = before
 
 
-__all__ = ["DEFAULT_BUDGET", "Evaluation", "Evaluator", "LocalTrial", "Place", "Program", "Raised", "Write"]
+__all__ = ["DEFAULT_BUDGET", "Evaluation", "Evaluator", "LocalTrial", "Place", "Program", "Raised", "Trial", "Value", "Write"]
