@@ -7,6 +7,7 @@ does: where it surely fails, where it may fail and on what that depends, and the
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,12 +120,15 @@ class Evaluator:
         outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does.
         `then` is called where validation failed, while its state still stands, to try settings on the failing function."""
         m = self.machine
-        limit = sys.getrecursionlimit()
+        limit, collecting = sys.getrecursionlimit(), gc.isenabled()
         sys.setrecursionlimit(max(limit, 30_000))
+        gc.disable()  # nearly all that is made here is kept: collecting would double the time
         try:
             return self._evaluate(m, tuple(args), tuple(trail), then)
         finally:
             sys.setrecursionlimit(limit)
+            if collecting:
+                gc.enable()
 
     def _evaluate(
         self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...], then: Callable[[LocalTrial, Evaluation], None] | None

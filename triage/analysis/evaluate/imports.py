@@ -31,23 +31,23 @@ class Program:
     def __init__(self, tree: SourceTree, package: str) -> None:
         self.tree = tree
         self.package = package
-        self.parsed: dict[str, tuple[str, ast.Module | None, bool] | None] = {}
+        self.found: dict[str, tuple[str, bytes, bool] | None] = {}
         self.failures: dict[str, str] = {}
 
-    def find(self, name: str) -> tuple[str, ast.Module | None, bool] | None:
-        """(file, syntax tree or None when it cannot be parsed, is a package) of a module; None when there is none."""
-        if name not in self.parsed:
-            self.parsed[name] = self._find(name)
-        return self.parsed[name]
+    def find(self, name: str) -> tuple[str, bytes, bool] | None:
+        """(file, content, is a package) of a module; None when there is none."""
+        if name not in self.found:
+            self.found[name] = self._find(name)
+        return self.found[name]
 
-    def _find(self, name: str) -> tuple[str, ast.Module | None, bool] | None:
+    def _find(self, name: str) -> tuple[str, bytes, bool] | None:
         path = name.replace(".", "/")
         for file, is_package in ((f"{path}/__init__.py", True), (f"{path}.py", False)):
             data = self.tree.read(file)
             if data is not None:
-                return file, self.parse(file, data), is_package
+                return file, data, is_package
         if self.tree.is_package(path):
-            return path, ast.Module([], []), True
+            return path, b"", True
         return None
 
     def parse(self, file: str, data: bytes) -> ast.Module | None:
@@ -94,11 +94,8 @@ class Imports(Classes):
         spec = self.program.find(name)
         if spec is None:
             return External(name)
-        file, tree, is_package = spec
-        if tree is None:
-            self.note(f"{file} {self.program.failures.get(file, 'cannot be parsed')}")
-            return External(name)
-        module = Module(name, file, tree, is_package)
+        file, _data, is_package = spec
+        module = Module(name, file, is_package)
         module.ns.update(
             {
                 "__name__": name,
@@ -158,9 +155,15 @@ class Imports(Classes):
 
     def execute(self, module: Module) -> None:
         """Run a module's top level once. What it does to its own names is not journaled: it does not depend on the launch."""
-        if module.executed or module.tree is None:
+        if module.executed:
             return
         module.executed = True
+        spec = self.program.find(module.name)
+        tree = self.program.parse(module.file, spec[1]) if spec is not None else None
+        if tree is None:
+            self.note(f"{module.file} {self.program.failures.get(module.file, 'cannot be parsed')}")
+            module.unreadable = True
+            return
         frame = Frame(module, "<module>", module.ns)
         saved = (self.heap.depth, self.reads, self.control, self.guards, self.collectors, self.heap.journal)
         self.heap.depth, self.reads, self.control, self.guards, self.collectors = 0, set(), frozenset(), (), []
@@ -170,7 +173,7 @@ class Imports(Classes):
         saved_assumptions, self.assumptions = self.assumptions, dict(self.assumptions)
         self.stack.append(frame)
         try:
-            for node in module.tree.body:
+            for node in tree.body:
                 try:
                     compile_statement(node)(self, frame)
                 except TargetRaise as exc:
@@ -201,6 +204,8 @@ class Imports(Classes):
             return value
         if name == "__dict__":
             return module.ns
+        if module.unreadable:
+            return External(f"{module.name}.{name}")
         if module.is_package and self.program.find(f"{module.name}.{name}") is not None:
             return self.import_module(f"{module.name}.{name}")
         getter = module.ns.get("__getattr__")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import binary_symbol, compile_expression, compile_narrowing, compile_target
-from triage.analysis.evaluate.values import ABSENT, Class, Func, LazyImport, Maybe, TargetRaise, Unknown, Value, show
+from triage.analysis.evaluate.values import ABSENT, Class, Func, LazyImport, Maybe, TargetRaise, Unknown, Value, join, show
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.world import Frame, World
@@ -194,7 +194,52 @@ def _if(node: ast.If) -> Step:
     return run
 
 
+def _mapping_search(node: ast.For) -> tuple[str, int, int] | None:
+    """`for a, b in items: if name in b: return b[name]`: (name, place of b, number of parts), else None."""
+    test = node.body[0] if len(node.body) == 1 and not node.orelse else None
+    if not isinstance(test, ast.If) or test.orelse or len(test.body) != 1 or not isinstance(test.body[0], ast.Return):
+        return None
+    found, back = test.test, test.body[0].value
+    if not (isinstance(found, ast.Compare) and len(found.ops) == 1 and isinstance(found.ops[0], ast.In)):
+        return None
+    key, box = found.left, found.comparators[0]
+    if not (isinstance(key, ast.Name) and isinstance(box, ast.Name) and isinstance(back, ast.Subscript)):
+        return None
+    if ast.dump(back.value) != ast.dump(box) or ast.dump(back.slice) != ast.dump(key) or not isinstance(node.target, ast.Tuple):
+        return None
+    names = [e.id for e in node.target.elts if isinstance(e, ast.Name)]
+    if len(names) != len(node.target.elts) or box.id not in names or key.id in names:
+        return None
+    return key.id, names.index(box.id), len(names)
+
+
+def _search_natively(items: list[Value], key: Value, at: int, size: int) -> Signal | None | bool:
+    """The search loop in one go; False where an item is not plainly known and the loop has to be evaluated."""
+    if type(key) is not str:
+        return False
+    perhaps: list[tuple[Value, str]] = []
+    for item in items:
+        why = ""
+        if type(item) is Maybe:
+            item, why = item.value, item.why
+        if type(item) is not tuple or len(item) != size or type(item[at]) is not dict:
+            return False
+        held = item[at].get(key, ABSENT)
+        if type(held) is Maybe:
+            held, why = held.value, held.why
+        if held is ABSENT:
+            continue
+        if why:
+            perhaps.append((held, why))
+            continue
+        for value, reason in reversed(perhaps):
+            held = join(value, held, reason)
+        return Signal("return", held)
+    return False if perhaps else None
+
+
 def _for(node: ast.For) -> Step:
+    search = _mapping_search(node)
     source, target = compile_expression(node.iter), compile_target(node.target)
     body, orelse = compile_block(node.body), compile_block(node.orelse)
 
@@ -203,6 +248,10 @@ def _for(node: ast.For) -> Step:
             value = source(w, f)
             reads = frozenset(w.reads)
         items = w.iterate(value)
+        if search is not None and items is not None and not f.pin:
+            found = _search_natively(items, f.locals.get(search[0]), search[1], search[2])
+            if found is not False:
+                return found if isinstance(found, Signal) else None
         before = w.enter_guard(reads)
         try:
             if items is None:

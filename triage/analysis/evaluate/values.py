@@ -51,12 +51,12 @@ ABSENT = Absent()
 class Module:
     """A module of the package. `ns` fills when its top level is executed."""
 
-    __slots__ = ("executed", "file", "is_package", "name", "ns", "tree")
+    __slots__ = ("executed", "file", "is_package", "name", "ns", "unreadable")
 
-    def __init__(self, name: str, file: str, tree: ast.Module | None, is_package: bool) -> None:
+    def __init__(self, name: str, file: str, is_package: bool) -> None:
         self.name = name
         self.file = file
-        self.tree = tree
+        self.unreadable = False
         self.is_package = is_package
         self.ns: dict[str, Value] = {}
         self.executed = False
