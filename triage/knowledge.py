@@ -13,6 +13,7 @@ from triage.protocols import EngineProfile, Stage
 PROFILE_SCHEMA = 1
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_GLOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z0-9_*?][A-Za-z0-9_.*?-]*)+")
 _DOTTED = re.compile(r"\.?[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _REQUIRED = [
     "schema",
@@ -39,6 +40,7 @@ _OPTIONAL = [
     "protected",
     "declares",
     "view",
+    "source_extras",
 ]
 
 
@@ -114,6 +116,7 @@ class _Reader:
             model_path_fields=self.texts("model_path_fields", needed=False),
             declares=self.texts("declares", needed=False),
             view=self.dotted("view") if "view" in self._table else None,
+            source_extras=self.globs("source_extras"),
         )
 
     def check_text(self, key: str, value: object) -> str:
@@ -141,6 +144,13 @@ class _Reader:
 
     def texts(self, key: str, needed: bool = True) -> tuple[str, ...]:
         return self.check_texts(key, self._table.get(key, []), needed)
+
+    def globs(self, key: str) -> tuple[str, ...]:
+        values = self.texts(key, needed=False)
+        for i, value in enumerate(values):
+            if not _GLOB.fullmatch(value):
+                raise self.fail(f"{key}[{i}]", "must be a relative path of plain names, with * and ? only below a package")
+        return values
 
     def url_path(self, key: str, value: str) -> str:
         if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", value):

@@ -134,6 +134,14 @@ class EngineProfile:
     model_path_fields: tuple[str, ...] = ()
     declares: tuple[str, ...] = ()  # functions whose keyword arguments are settings that validation decides
     view: str | None = None  # dotted function of the args object that gives its resolved view, where a release has one
+    source_extras: tuple[
+        str, ...
+    ] = ()  # files of other packages that validation depends on: "other/sub/*.py"; no * in the first part
+
+    @property
+    def extra_packages(self) -> tuple[str, ...]:
+        """The top-level packages that `source_extras` names, sorted."""
+        return tuple(sorted({glob.partition("/")[0] for glob in self.source_extras}))
 
     def protection(self, name: str) -> str | None:
         """Why a field or variable is never changed without consent, None when it may be; keys may be patterns (`*_path`)."""
@@ -170,6 +178,9 @@ class EngineInstall:
     python: str  # the interpreter
     python_version: str | None
     packages: Mapping[str, str] = field(default_factory=dict)
+    extra_roots: Mapping[str, str] = field(
+        default_factory=dict
+    )  # package of `source_extras` -> the folder on the host that holds it
 
 
 @dataclass(frozen=True)

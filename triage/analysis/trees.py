@@ -138,6 +138,29 @@ class WheelTree:
         return self._names.list_dir(file)
 
 
+class JoinedTree:
+    """One root for packages that are installed in different folders: `others` serve their own top-level name."""
+
+    def __init__(self, main: SourceTree, others: Mapping[str, SourceTree]) -> None:
+        self._main = main
+        self._others = dict(others)
+
+    def read(self, file: str) -> bytes | None:
+        return self._tree_of(file).read(file)
+
+    def is_package(self, file: str) -> bool:
+        return self._tree_of(file).is_package(file)
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        if file != "":
+            return self._tree_of(file).list_dir(file)
+        held = {name for name, tree in self._others.items() if tree.is_package(name)}
+        return tuple(sorted({*self._main.list_dir(""), *held} - (set(self._others) - held)))
+
+    def _tree_of(self, file: str) -> SourceTree:
+        return self._others.get(file.partition("/")[0], self._main)
+
+
 class RecordingTree:
     """Passes questions on and remembers the answers, so that a saved capture holds exactly what a diagnosis reads."""
 
@@ -145,6 +168,7 @@ class RecordingTree:
         self._inner = inner
         self._files: dict[str, bytes | None] = {}
         self._listings: dict[str, tuple[str, ...]] = {}
+        self._packages: set[str] = set()
 
     def read(self, file: str) -> bytes | None:
         if file not in self._files:
@@ -154,6 +178,7 @@ class RecordingTree:
     def is_package(self, file: str) -> bool:
         found = self._inner.is_package(file)
         if found:
+            self._packages.add(file)
             self.list_dir(file)
         return found
 
@@ -165,7 +190,7 @@ class RecordingTree:
     def recorded(self) -> MemoryTree:
         """A tree that gives the same answers to the questions asked so far."""
         files = {name: data for name, data in self._files.items() if data is not None}
-        return MemoryTree(files, {name: names for name, names in self._listings.items() if names})
+        return MemoryTree(files, {name: names for name, names in self._listings.items() if names or name in self._packages})
 
 
 def open_tree(path: Path, package: str = "sglang") -> SourceTree:

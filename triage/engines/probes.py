@@ -72,6 +72,15 @@ except (ImportError, ValueError, AttributeError) as error:
 places = list(spec.submodule_search_locations or []) if spec else []
 out["places"] = [os.path.abspath(p) for p in places if isinstance(p, str)][:20]
 out["folders"] = [os.path.isdir(p) for p in out["places"]]
+out["extras"] = {}
+for name in DATA["extras"]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        continue
+    for place in list(spec.submodule_search_locations or []) if spec else []:
+        if isinstance(place, str) and os.path.basename(place) == name and os.path.isdir(place):
+            out["extras"].setdefault(name, os.path.dirname(os.path.abspath(place)))
 packages = {}
 for distribution in importlib.metadata.distributions():
     name = distribution.metadata["Name"] if distribution.metadata else None

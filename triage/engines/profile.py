@@ -16,6 +16,8 @@ from triage.redact import mask_args, mask_env
 
 MAX_MODEL_CONFIG = 4_000_000  # bytes
 MAX_PATHS = 200
+MAX_LISTING = 1_000_000  # bytes of names in a model's folder
+MAX_NAMES = 5_000
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _ISOLATION = ("-I", "-E", "-s", "-S", "-P")
@@ -36,6 +38,7 @@ _LAUNCHERS = {
 }
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _RESOLVE = 'p=$(PATH=$1; command -v -- "$2") || exit 1; printf "%s\\n" "$p"; head -c 1000 -- "$p"'
+_LIST = 'cd -- "$1" && find . ! -name . -prune -print0'
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ class ProfileEngine:
     def locate(self, host: Host, launch: Launch) -> EngineInstall:
         """Where the launch's own interpreter finds the package; runs no engine code. Raises EngineError."""
         found = self._find_interpreter(host, launch)
-        answer = self._probe(host, launch, LOCATE, {"package": self._profile.package}, found)
+        data: dict[str, JsonValue] = {"package": self._profile.package, "extras": list(self._profile.extra_packages)}
+        answer = self._probe(host, launch, LOCATE, data, found)
         places, folders = _strings(answer.get("places")), answer.get("folders")
         package = self._profile.package
         hint = f"{found.python} searched: {', '.join(_strings(answer.get('path'))) or 'nothing'}"
@@ -102,8 +106,7 @@ class ProfileEngine:
         named = [p for p in usable if posixpath.basename(p) == package]
         if not named:
             raise EngineError(f"{package} of {found.python} is at {places[0]}, which is not a folder of that name", hint=hint)
-        packages = answer.get("packages")
-        versions = {k: v for k, v in packages.items() if isinstance(v, str)} if isinstance(packages, dict) else {}
+        versions = _texts(answer.get("packages"))
         wanted = _normalize(self._profile.distribution)
         return EngineInstall(
             root=posixpath.dirname(named[0]),
@@ -111,6 +114,7 @@ class ProfileEngine:
             python=found.python,
             python_version=_text(answer.get("version")),
             packages=versions,
+            extra_roots=_texts(answer.get("extras")),
         )
 
     def read_facts(self, host: Host, launch: Launch, install: EngineInstall) -> Facts:
@@ -121,7 +125,7 @@ class ProfileEngine:
         return build_facts(answer, install, launch.env.get("CUDA_VISIBLE_DEVICES"))
 
     def read_model_configs(self, host: Host, launch: Launch) -> tuple[ModelConfig, ...]:
-        """The config.json of each local folder that a model flag names; what cannot be read is left out."""
+        """The config.json of each local folder that a model flag names, with the folder's names; unreadable ones are left out."""
         found: list[ModelConfig] = []
         for path in self.model_paths(launch):
             folder = posixpath.join(launch.cwd or "/", path)
@@ -129,8 +133,16 @@ class ProfileEngine:
                 data = host.read_file(posixpath.join(folder, "config.json"), max_bytes=MAX_MODEL_CONFIG)
             except FileError:
                 continue
-            found.append(ModelConfig(path, data.decode("utf-8", "replace")))
+            found.append(ModelConfig(path, data.decode("utf-8", "replace"), self._list_folder(host, folder)))
         return tuple(found)
+
+    def _list_folder(self, host: Host, folder: str) -> tuple[str, ...] | None:
+        """All names in it, sorted; None where it cannot be read or holds too many to be sure of all."""
+        result = host.run(Command(("sh", "-c", _LIST, "sh", folder), max_output=MAX_LISTING))
+        if result.status != 0 or len(result.stdout) >= MAX_LISTING:
+            return None
+        names = [n.removeprefix("./") for n in result.stdout.decode("utf-8", "replace").split("\0") if n]
+        return tuple(sorted(names)) if len(names) <= MAX_NAMES else None
 
     def model_paths(self, launch: Launch) -> tuple[str, ...]:
         """The values of model flags as typed, in the order of the profile's fields; a leading positional word counts too."""
@@ -239,6 +251,10 @@ def _normalize(name: str) -> str:
 
 def _text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _texts(value: JsonValue) -> dict[str, str]:
+    return {k: v for k, v in value.items() if isinstance(v, str)} if isinstance(value, dict) else {}
 
 
 def _strings(value: JsonValue) -> list[str]:

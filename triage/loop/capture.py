@@ -6,13 +6,14 @@ import io
 import posixpath
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
-from triage.analysis.trees import MAX_FILE, FolderTree, MemoryTree, is_safe_name
+from triage.analysis.trees import MAX_FILE, FolderTree, JoinedTree, MemoryTree, is_safe_name
 from triage.codec import clean
 from triage.errors import EngineError, TriageError
 from triage.loop.capture_files import MAX_SOURCE, MAX_SOURCE_FILES, load_capture, save_capture
@@ -24,11 +25,29 @@ __all__ = ["capture_run", "fetch_source", "load_capture", "read_launch", "save_c
 
 T = TypeVar("T")
 
-# $1 root, $2 package. `-H`: the package itself may be a link (editable installs), links inside it are not followed.
+# $1 root, $2 package, $3 how many of the others, then pairs of a folder and a pattern of files below it. `-H`: the package
+# itself may be a link (editable installs), links inside it are not followed. An empty IFS: patterns are expanded, not
+# split. Of files that a store keeps once (hard links) tar would send the first only.
 _TAR = """
 cd -- "$1" || exit 3
-find -H "./$2" -type f -name '*.py' -size -50000000c -print0 | tar -cf - --no-recursion --null -T - | gzip -1
+root=$1 package=$2 left=$3; shift 3
+pairs=$(($# / 2))
+IFS=
+while [ "$pairs" -gt 0 ]; do
+  pairs=$((pairs - 1)) folder=$1 pattern=$2; shift 2
+  cd -- "$folder" 2>/dev/null || continue
+  set -- "$@" -C "$folder"
+  for file in ./$pattern; do
+    [ "$left" -gt 0 ] && [ -f "$file" ] && [ ! -h "$file" ] || continue
+    left=$((left - 1))
+    set -- "$@" "$file"
+  done
+done
+cd -- "$root" || exit 3
+find -H "./$package" -type f -name '*.py' -size -50000000c -print0 |
+  tar -cf - --hard-dereference --no-recursion --null -T - "$@" | gzip -1
 """
+MAX_EXTRAS = 3_000  # files beside the package
 
 
 def capture_run(host: Host, service: Service, engine: Engine, observer: Observer, run: str | None = None) -> Capture:
@@ -64,10 +83,10 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     no_models: tuple[ModelConfig, ...] = ()
     models = attempt("model configs", lambda: engine.read_model_configs(host, launch), no_models)
     step("reading the source")
-    source = fetch_source(host, install, engine.profile.package)
+    source = fetch_source(host, install, engine.profile.package, engine.profile.source_extras)
     secrets = service.read_secrets()
     meta = _describe(host, service, engine, install, replace(state, run=run or state.run), tuple(notes))
-    masked = tuple(ModelConfig(clean(m.path), mask_text(m.text, secrets)) for m in models)
+    masked = tuple(replace(m, path=clean(m.path), text=mask_text(m.text, secrets)) for m in models)
     return Capture(meta, _mask_launch(launch, engine), facts, mask_text(chunk.data, secrets), source, masked)
 
 
@@ -82,21 +101,34 @@ def read_launch(service: Service, engine: Engine) -> Launch:
     return replace(launch, entry=parts[0], args=parts[1])
 
 
-def fetch_source(host: Host, install: EngineInstall, package: str) -> SourceTree:
-    """The source: here the folder itself, elsewhere the package's `.py` files by one exec. Raises EngineError, HostError."""
+def fetch_source(host: Host, install: EngineInstall, package: str, extras: Sequence[str] = ()) -> SourceTree:
+    """The source: here the folders themselves, elsewhere the package's `.py` files and the `extras` by one exec.
+
+    `extras` are patterns below other packages; each is served under its own name, wherever `install` says that package
+    is, and is simply absent where it is not. Raises EngineError, HostError.
+    """
+    roots = {name: root for name, root in install.extra_roots.items() if name != package}
     if host.name == "local":
-        return FolderTree(Path(install.root))
-    result = host.run(Command(("sh", "-c", _TAR, "sh", install.root, package), timeout=180.0, max_output=256_000_000))
+        main = FolderTree(Path(install.root))
+        others = {name: FolderTree(Path(root)) for name, root in roots.items() if root != install.root}
+        return JoinedTree(main, others) if others else main
+    pairs = [(roots[name], pattern) for pattern in extras if (name := pattern.partition("/")[0]) in roots]
+    words = ("sh", "-c", _TAR, "sh", install.root, package, str(MAX_EXTRAS), *(word for pair in pairs for word in pair))
+    result = host.run(Command(words, timeout=180.0, max_output=256_000_000))
     if result.status != 0:
         raise EngineError(f"the source of {package} in {install.root} on {host.name} cannot be read (status {result.status})")
-    files = unpack_source(result.stdout, package)
-    if not files:
+    files = unpack_source(result.stdout, package, extras)
+    if not any(name.startswith(package + "/") for name in files):
         raise EngineError(f"{posixpath.join(install.root, package)} on {host.name} holds no Python source")
     return MemoryTree(files)
 
 
-def unpack_source(archive: bytes, package: str) -> dict[str, bytes]:
-    """The plain files of a tar.gz below `package`; other members are left out. Raises EngineError for damage and bombs."""
+def unpack_source(archive: bytes, package: str, extras: Sequence[str] = ()) -> dict[str, bytes]:
+    """The plain files of a tar.gz that are below `package` or match one of `extras`; other members are left out.
+
+    Raises EngineError for damage and bombs.
+    """
+    patterns = [pattern.split("/") for pattern in extras]
     files: dict[str, bytes] = {}
     total = 0
     try:
@@ -106,7 +138,9 @@ def unpack_source(archive: bytes, package: str) -> dict[str, bytes]:
                 total += member.size
                 if total > MAX_SOURCE or len(files) > MAX_SOURCE_FILES:
                     raise EngineError(f"the source of {package} is too large to be fetched")
-                if not member.isreg() or member.size > MAX_FILE or not is_safe_name(name) or not name.startswith(package + "/"):
+                if not member.isreg() or member.size > MAX_FILE or not is_safe_name(name) or name in files:
+                    continue
+                if not name.startswith(package + "/") and not any(_fits(name, pattern) for pattern in patterns):
                     continue
                 stream = tar.extractfile(member)
                 if stream is not None:
@@ -114,6 +148,12 @@ def unpack_source(archive: bytes, package: str) -> dict[str, bytes]:
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise EngineError(f"the source of {package} came damaged: {error}") from error
     return files
+
+
+def _fits(name: str, pattern: list[str]) -> bool:
+    """As a shell matches a path: no wildcard goes over a slash."""
+    parts = name.split("/")
+    return len(parts) == len(pattern) and all(fnmatchcase(part, p) for part, p in zip(parts, pattern, strict=True))
 
 
 def _describe(

@@ -33,6 +33,7 @@ MAX_SOURCE_FILES = 50_000
 class _Model:
     path: str
     file: str
+    files: tuple[str, ...] | None = None  # all names in the model's folder
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def save_capture(capture: Capture, directory: Path) -> None:
     for name, data in tree.files.items() if tree else ():
         if is_safe_name(name):
             files[f"source/{name}"] = data
-    models = [_Model(clean(m.path), _model_file(i)) for i, m in enumerate(capture.models[:MAX_MODELS])]
+    models = [_Model(clean(m.path), _model_file(i), m.files) for i, m in enumerate(capture.models[:MAX_MODELS])]
     for model, stored in zip(capture.models, models, strict=False):
         files[stored.file] = clean(model.text).encode()
     listings = tuple(_Folder(folder, names) for folder, names in sorted(tree.listings.items())) if tree else ()
@@ -101,7 +102,8 @@ def load_capture(directory: Path) -> Capture:
     for model in index.models[:MAX_MODELS]:
         if not is_safe_name(model.file) or not model.file.startswith("model/"):
             raise CaptureError(f"{directory}: {model.file[:200]!r} is not a file of a capture")
-        models.append(ModelConfig(model.path, _read_plain(directory, model.file, MAX_MODEL)[0].decode("utf-8", "replace")))
+        text = _read_plain(directory, model.file, MAX_MODEL)[0].decode("utf-8", "replace")
+        models.append(ModelConfig(model.path, text, model.files))
     meta = CaptureMeta(**{**{name: getattr(meta, name) for name in CaptureMeta.__dataclass_fields__}, "notes": notes})
     return Capture(meta, index.launch, index.facts, log, _load_source(directory, index.listings), tuple(models))
 
