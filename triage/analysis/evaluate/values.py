@@ -344,6 +344,8 @@ def join(a: Value, b: Value, why: str) -> Value:
     """The value of a place that is `a` on one path and `b` on the other."""
     if same(a, b):
         return a
+    if type(a) is LazyImport or type(b) is LazyImport:  # the same name, resolved on one path only
+        return b if type(a) is LazyImport else a
     if a is ABSENT or b is ABSENT:
         present = b if a is ABSENT else a
         return present if isinstance(present, Maybe) else Maybe(present, why)

@@ -32,6 +32,7 @@ from triage.analysis.evaluate.values import (
 
 MAX_CALL_DEPTH = 70
 MAX_UNKNOWN_RECURSION = 2
+MAX_ROUNDS, MAX_ROUNDS_IN_FORK = 2000, 50  # of a while loop
 
 
 @dataclass(frozen=True)
@@ -509,7 +510,7 @@ class World:
             if truth is False:
                 result = orelse(self, f)
                 break
-            if truth is None or rounds > 10_000:
+            if truth is None or rounds > (MAX_ROUNDS if self.heap.depth <= 1 else MAX_ROUNDS_IN_FORK):
                 self.fork(
                     f,
                     value if truth is None else Unknown("?while", "a loop of unknown length"),
