@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from triage.analysis.trees import MAX_FILE, FolderTree, MemoryTree, RecordingTree, WheelTree, is_safe_name, open_tree, walk_python
+from triage.analysis.trees import (
+    MAX_FILE,
+    FolderTree,
+    JoinedTree,
+    MemoryTree,
+    RecordingTree,
+    WheelTree,
+    is_safe_name,
+    open_tree,
+    walk_python,
+)
 from triage.errors import CaptureError, UsageError
 
 
@@ -121,3 +131,20 @@ def test_open_tree_finds_the_package_in_each_usual_place(root: Path, tmp_path: P
 def test_names_with_control_characters_are_not_safe() -> None:
     assert is_safe_name("sglang/srt/x.py")
     assert not any(is_safe_name(n) for n in ("a\nb", "a/\x1b[2J", "a/..", "./a", "/a", "a/"))
+
+
+def test_joined_packages_stand_under_one_root() -> None:
+    main = MemoryTree({"pkg/a.py": b"1", "other/shadowed.py": b"no", "gone/x.py": b"no"})
+    tree = JoinedTree(main, {"other": MemoryTree({"other/b.py": b"2", "pkg/a.py": b"no"}), "gone": MemoryTree({})})
+    assert (tree.read("pkg/a.py"), tree.read("other/b.py")) == (b"1", b"2")
+    assert tree.read("other/shadowed.py") is None and tree.read("gone/x.py") is None and not tree.is_package("gone")
+    assert tree.list_dir("") == ("other", "pkg") and tree.list_dir("other") == ("b.py",)
+    assert tree.read("../x") is None and tree.read("") is None
+
+
+def test_an_empty_folder_stays_a_folder_when_it_was_recorded(tmp_path: Path) -> None:
+    (tmp_path / "pkg" / "empty").mkdir(parents=True)
+    tree = RecordingTree(FolderTree(tmp_path))
+    assert tree.is_package("pkg/empty") and not tree.is_package("pkg/none") and tree.list_dir("pkg/none") == ()
+    again = tree.recorded()
+    assert again.is_package("pkg/empty") and not again.is_package("pkg/none")

@@ -53,7 +53,11 @@ SOURCE = MemoryTree(
 
 
 def make_capture(**changes: object) -> Capture:
-    models = (ModelConfig("/m one", '{"a": 1}'), ModelConfig("rel/two", "not json \u2028"))
+    models = (
+        ModelConfig("/m one", '{"a": 1}', ("config.json", "x y\n.py")),
+        ModelConfig("/m 0", "{}", ()),
+        ModelConfig("rel/two", "not json \u2028"),
+    )
     parts: dict[str, object] = {"meta": META, "launch": LAUNCH, "facts": FACTS, "log": LOG, "source": SOURCE, "models": models}
     return Capture(**{**parts, **changes})  # type: ignore[arg-type]
 
@@ -78,6 +82,7 @@ def test_the_directory_is_as_the_contract_says(tmp_path: Path) -> None:
         "source/toyserver/sub/x.py",
         "model/config.json",
         "model/1/config.json",
+        "model/2/config.json",
     }
     assert (tmp_path / "c" / "log.txt").read_bytes() == LOG
     text = (tmp_path / "c" / "capture.toml").read_text()
