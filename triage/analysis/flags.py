@@ -10,7 +10,7 @@ import argparse
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from triage.analysis.evaluate import Evaluator, Value
 from triage.analysis.evaluate.values import Unknown
@@ -38,10 +38,11 @@ class Option:
         """The value that the parser makes of a text (None for a switch). Raises ValueError where it refuses."""
         if self.flag.kind == "switch":
             return self.action.const
-        if text is None or not callable(self.action.type):
+        convert: Any = self.action.type
+        if text is None or not callable(convert):
             return text
         try:
-            return self.action.type(text)
+            return convert(text)
         except (TypeError, argparse.ArgumentTypeError) as exc:
             raise ValueError(str(exc)) from exc
 

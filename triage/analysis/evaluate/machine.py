@@ -10,10 +10,11 @@ from typing import Any
 
 from triage.analysis.evaluate import natives
 from triage.analysis.evaluate.calls import Calls
-from triage.analysis.evaluate.externals import ExternalModel, normal_name
+from triage.analysis.evaluate.externals import ExternalModel
 from triage.analysis.evaluate.files import VirtualFiles
 from triage.analysis.evaluate.hf import HfConfigs
 from triage.analysis.evaluate.imports import Program
+from triage.analysis.evaluate.packages import normal_name
 from triage.analysis.evaluate.parser import PARSER, action_objects, make_parser
 from triage.analysis.evaluate.values import (
     ABSENT,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from triage.analysis.evaluate.calls import NeedsUnknown
+from triage.analysis.evaluate import iteration
+from triage.analysis.evaluate.iteration import unknown_of
 from triage.analysis.evaluate.operations import OURS
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -33,33 +33,6 @@ if TYPE_CHECKING:
 
 Args = list[Value]
 Named = dict[str, Value]
-
-
-def _unknown(name: str, args: Args) -> Unknown:
-    one = first_unknown(args)
-    return Unknown(f"{name}({', '.join(show(a) for a in args)})", one.why)
-
-
-def _len(w: Machine, args: Args, named: Named) -> Value:
-    value = args[0]
-    if isinstance(value, Instance):
-        method = value.cls.lookup("__len__") if isinstance(value.cls, Class) else ABSENT
-        if method is not ABSENT:
-            return w.call(method, [value])
-        return (
-            _len(w, [value.attrs["__items__"]], named)
-            if "__items__" in value.attrs
-            else Unknown(f"len({show(value)})", "not known")
-        )
-    if isinstance(value, Class) and value.kind == "enum":
-        return len(value.options.get("members", []))
-    if isinstance(value, Unknown):
-        return w.over_options("len", value, lambda o: _len(w, [o], {}))
-    if isinstance(value, (list, dict)) and any(
-        isinstance(v, Maybe) for v in (value.values() if isinstance(value, dict) else value)
-    ):
-        return _unknown("len", args)
-    return w.native(len, value)
 
 
 def _isinstance(w: Machine, args: Args, named: Named) -> Value:
@@ -113,7 +86,7 @@ def _issubclass(w: Machine, args: Args, named: Named) -> Value:
         return kinds in one.mro or kinds is object
     if isinstance(one, type) and isinstance(kinds, type):
         return issubclass(one, kinds)
-    if isinstance(one, type) or isinstance(one, External):
+    if isinstance(one, (type, External)):
         return one is kinds
     return Unknown(f"issubclass({show(one)}, {show(kinds)})", "not known")
 
@@ -121,7 +94,7 @@ def _issubclass(w: Machine, args: Args, named: Named) -> Value:
 def _getattr(w: Machine, args: Args, named: Named) -> Value:
     obj, name = args[0], args[1]
     if not isinstance(name, str):
-        return _unknown("getattr", args) if has_unknown(args) else w.get_attribute(obj, str(name))
+        return unknown_of("getattr", args) if has_unknown(args) else w.get_attribute(obj, str(name))
     if isinstance(obj, Unknown) and obj.options is None and len(args) > 2:
         return Unknown(f"getattr({obj.key}, {name})", obj.why)
     try:
@@ -163,143 +136,6 @@ def _setattr(w: Machine, args: Args, named: Named) -> Value:
     if isinstance(args[1], str):
         w.set_attribute(args[0], args[1], args[2])
     return None
-
-
-def _any(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    if items is None:
-        return _unknown("any", args)
-    return w.any_of(
-        [
-            Unknown(f"?{show(i.value)}", i.why) if isinstance(i, Maybe) and w.truth(i.value) is not False else w.bare(i)
-            for i in items
-        ]
-    )
-
-
-def _all(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    if items is None:
-        return _unknown("all", args)
-    unknown: Value = None
-    for item in items:
-        truth = w.truth(w.bare(item))
-        if isinstance(item, Maybe) and truth is not True:
-            truth = None
-        if truth is False:
-            return False
-        if truth is None and unknown is None:
-            unknown = w.bare(item)
-    return (
-        True
-        if unknown is None
-        else Unknown(f"all({show(unknown)})", unknown.why if isinstance(unknown, Unknown) else "not known")
-    )
-
-
-def _collect(make: Callable[[list[Value]], Value], name: str) -> Callable[[Machine, Args, Named], Value]:
-    def run(w: Machine, args: Args, named: Named) -> Value:
-        items = w.iterate(args[0]) if args else []
-        if items is None:
-            return _unknown(name, args)
-        return w.native(make, items)
-
-    return run
-
-
-def _extreme(pick: Callable[..., Any], name: str) -> Callable[[Machine, Args, Named], Value]:
-    def run(w: Machine, args: Args, named: Named) -> Value:
-        items = list(args) if len(args) > 1 else w.iterate(args[0])
-        if items is None or has_unknown(items, 1):
-            unknown = [a for a in (items or args) if isinstance(a, Unknown)]
-            if len(unknown) == 1 and unknown[0].options and items is not None:
-                fill = unknown[0]
-                return w.over_options(name, fill, lambda o: run(w, [o if a is fill else a for a in items], named))
-            return _unknown(name, args)
-        items = [w.plain_of(i) for i in items]
-        if "key" in named:
-            return w.run_plain(lambda: pick(items, key=w.as_plain_callable(named["key"])), [], {})
-        extra = {"default": named["default"]} if "default" in named else {}
-        return w.native(pick, items, **extra)
-
-    return run
-
-
-def _sorted(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    if items is None or has_unknown(items):
-        return _unknown("sorted", args)
-    key = w.as_plain_callable(named["key"]) if named.get("key") is not None else None
-    reverse = bool(named.get("reverse", False))
-    return w.run_plain(lambda: sorted(items, key=key or w.plain_of, reverse=reverse), [], {})
-
-
-def _sum(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    if items is None or has_unknown(items):
-        return _unknown("sum", args)
-    return w.native(sum, items, *args[1:])
-
-
-def _zip(w: Machine, args: Args, named: Named) -> Value:
-    rows = [w.iterate(a) for a in args]
-    if any(r is None for r in rows):
-        return _unknown("zip", args)
-    return [tuple(w.bare(x) for x in row) for row in zip(*(r for r in rows if r is not None), strict=False)]
-
-
-def _enumerate(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    if items is None:
-        return _unknown("enumerate", args)
-    return [(i, w.bare(x)) for i, x in enumerate(items, int(named.get("start", args[1] if len(args) > 1 else 0)))]
-
-
-def _map(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[1])
-    if items is None:
-        return _unknown("map", args)
-    return [w.call(args[0], [w.bare(i)]) for i in items]
-
-
-def _filter(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[1])
-    if items is None:
-        return _unknown("filter", args)
-    out: list[Value] = []
-    for item in items:
-        truth = w.truth(w.bare(item) if args[0] is None else w.call(args[0], [w.bare(item)]))
-        if truth is not False:
-            out.append(item if truth is True else Maybe(w.bare(item), "depends on an unknown value"))
-    return out
-
-
-def _reversed(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    return _unknown("reversed", args) if items is None else items[::-1]
-
-
-def _range(w: Machine, args: Args, named: Named) -> Value:
-    if has_unknown(args):
-        return _unknown("range", args)
-    made = w.native(range, *(w.plain_of(a) for a in args))
-    return made if isinstance(made, Unknown) or len(made) <= 1_000_000 else Unknown("?range", "too long to evaluate")
-
-
-def _next(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    if items is None:
-        return _unknown("next", args)
-    if not items:
-        if len(args) > 1:
-            return args[1]
-        raise TargetRaise(StopIteration, ())
-    if isinstance(items[0], Maybe):
-        merged: Value = args[1] if len(args) > 1 else Unknown("?next", items[0].why)
-        for item in reversed(items):
-            merged = join(w.bare(item), merged, items[0].why) if isinstance(item, Maybe) else item
-        return merged
-    return items[0]
 
 
 def _type(w: Machine, args: Args, named: Named) -> Value:
@@ -346,7 +182,7 @@ def _plain(fn: Callable[..., Any], name: str) -> Callable[[Machine, Args, Named]
         if len(args) == 1 and isinstance(args[0], Unknown):
             return w.over_options(name, args[0], lambda o: run(w, [o], named))
         if has_unknown(args):
-            return _unknown(name, args)
+            return unknown_of(name, args)
         return w.native(fn, *(w.plain_of(a) for a in args), **named)
 
     return run
@@ -361,12 +197,13 @@ def _property(w: Machine, args: Args, named: Named) -> Value:
 
 
 def _super(w: Machine, args: Args, named: Named) -> Value:
-    return w.make_super(w.stack[-1]) if len(args) < 2 else Unknown("?super()", "super with arguments")
-
-
-def _iter(w: Machine, args: Args, named: Named) -> Value:
-    items = w.iterate(args[0])
-    return _unknown("iter", args) if items is None else items
+    if len(args) < 2:
+        return w.make_super(w.stack[-1])
+    owner, this = args
+    cls = this if isinstance(this, Class) else getattr(this, "cls", None)
+    if not isinstance(cls, Class) or owner not in cls.mro:
+        return Unknown("?super()", "super with arguments that are not evaluated")
+    return Instance(External("super"), {"__super__": (cls.mro[cls.mro.index(owner) + 1 :], this, cls)}, opaque="super()")
 
 
 def _hash(w: Machine, args: Args, named: Named) -> Value:
@@ -380,14 +217,42 @@ def _id(w: Machine, args: Args, named: Named) -> Value:
 
 
 _TABLE: dict[str, Callable[[Any, Args, Named], Value]] = {
-    "len": _len, "isinstance": _isinstance, "issubclass": _issubclass, "getattr": _getattr, "hasattr": _hasattr,
-    "setattr": _setattr, "any": _any, "all": _all, "min": _extreme(min, "min"), "max": _extreme(max, "max"),
-    "sorted": _sorted, "sum": _sum, "zip": _zip, "enumerate": _enumerate, "map": _map, "filter": _filter,
-    "reversed": _reversed, "range": _range, "next": _next, "iter": _iter, "vars": _vars, "print": _print,
-    "callable": _callable, "abs": _plain(abs, "abs"), "round": _plain(round, "round"), "repr": _repr,
-    "divmod": _plain(divmod, "divmod"), "ord": _plain(ord, "ord"), "chr": _plain(chr, "chr"), "hex": _plain(hex, "hex"),
-    "pow": _plain(pow, "pow"), "hash": _hash, "id": _id, "super": _super, "format": _plain(format, "format"),
-}  # fmt: skip
+    "len": iteration.run_len,
+    "isinstance": _isinstance,
+    "issubclass": _issubclass,
+    "getattr": _getattr,
+    "hasattr": _hasattr,
+    "setattr": _setattr,
+    "any": iteration.run_any,
+    "all": iteration.run_all,
+    "min": iteration.extreme(min, "min"),
+    "max": iteration.extreme(max, "max"),
+    "sorted": iteration.run_sorted,
+    "sum": iteration.run_sum,
+    "zip": iteration.run_zip,
+    "enumerate": iteration.run_enumerate,
+    "map": iteration.run_map,
+    "filter": iteration.run_filter,
+    "reversed": iteration.run_reversed,
+    "range": iteration.run_range,
+    "next": iteration.run_next,
+    "iter": iteration.run_iter,
+    "vars": _vars,
+    "print": _print,
+    "callable": _callable,
+    "abs": _plain(abs, "abs"),
+    "round": _plain(round, "round"),
+    "repr": _repr,
+    "divmod": _plain(divmod, "divmod"),
+    "ord": _plain(ord, "ord"),
+    "chr": _plain(chr, "chr"),
+    "hex": _plain(hex, "hex"),
+    "pow": _plain(pow, "pow"),
+    "hash": _hash,
+    "id": _id,
+    "super": _super,
+    "format": _plain(format, "format"),
+}
 
 
 def make_builtins() -> dict[str, Value]:
@@ -437,7 +302,7 @@ def construct(w: Machine, cls: type, args: Args, named: Named) -> Value:
     if cls is dict:
         return _dict(w, args, named)
     if cls in (list, tuple, set, frozenset):
-        return _collect(cls, cls.__name__)(w, args, named)
+        return iteration.collect(cls, cls.__name__)(w, args, named)
     if args and isinstance(args[0], Unknown):
         return w.over_options(cls.__name__, args[0], lambda o: construct(w, cls, [o, *args[1:]], named))
     if cls in (int, float, bytes):
@@ -458,7 +323,7 @@ def _dict(w: Machine, args: Args, named: Named) -> Value:
         else:
             items = w.iterate(args[0])
             if items is None:
-                return _unknown("dict", args)
+                return unknown_of("dict", args)
             for item in items:
                 maybe = isinstance(item, Maybe)
                 pair = w.bare(item)
@@ -467,6 +332,3 @@ def _dict(w: Machine, args: Args, named: Named) -> Value:
                 out[pair[0]] = Maybe(pair[1], item.why) if maybe else pair[1]
     out.update(named)
     return out
-
-
-__all__ = ["NeedsUnknown", "construct", "functools", "make_builtins"]

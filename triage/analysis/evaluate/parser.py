@@ -24,7 +24,8 @@ from triage.analysis.evaluate.values import (
 if TYPE_CHECKING:
     from triage.analysis.evaluate.machine import Machine
 
-_PARSER_KEYS = {"prog", "description", "epilog", "add_help", "allow_abbrev", "prefix_chars", "fromfile_prefix_chars", "argument_default", "conflict_handler", "exit_on_error", "usage"}  # fmt: skip
+_SWITCHES = ("add_help", "allow_abbrev", "exit_on_error")
+_TEXTS = ("prog", "description", "epilog", "usage", "prefix_chars", "fromfile_prefix_chars", "conflict_handler")
 _BOOLEAN = getattr(argparse, "BooleanOptionalAction", None)
 
 
@@ -64,7 +65,9 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser(w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
     """`argparse.ArgumentParser(...)` of the target."""
-    keys = {k: v for k, v in named.items() if k in _PARSER_KEYS and not has_unknown(v) and isinstance(v, (str, bool, type(None)))}
+    keys: dict[str, Any] = {
+        k: v for k, v in named.items() if (k in _SWITCHES and isinstance(v, bool)) or (k in _TEXTS and isinstance(v, str))
+    }
     parser = Parser(**keys)
     w.parsers.append(parser)
     return _wrap(parser)
