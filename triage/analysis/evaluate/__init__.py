@@ -97,7 +97,7 @@ class Evaluator:
 
     def assume(self, observed: Mapping[str, bool]) -> None:
         """Take what a trail showed about host facts as given for all launches from now on."""
-        self.assumptions.update({k: v for k, v in observed.items() if "?" not in k})
+        self.assumptions.update({k: v for k, v in observed.items() if "?" not in k and "@" not in k})
 
     def load_args_class(self) -> Class | None:
         """The args dataclass, executed; None when the tree does not define it."""
@@ -227,7 +227,9 @@ class Evaluator:
                 made = run_module_function(m, self.profile.view, [m.record])
                 if isinstance(made, Instance):
                     source = made
-            out: dict[str, Value] = {k: v.value if isinstance(v, Maybe) else v for k, v in m.record.attrs.items() if k in m.fields}
+            out: dict[str, Value] = {
+                k: v.value if isinstance(v, Maybe) else v for k, v in m.record.attrs.items() if k in m.fields
+            }
             for name in sorted({w.field for w in m.writes} | (set() if self.profile.view else set(m.fields) - set(out))):
                 value = m.find_attribute(source, name)
                 if value is not ABSENT:

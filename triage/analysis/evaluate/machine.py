@@ -236,6 +236,9 @@ class Machine(Calls):
         parent = os.path.dirname(path)
         if parent and self.facts.paths.get(parent) == "absent":
             return "absent"
+        if path.startswith("/") and path in self.argv and not os.path.splitext(path)[1]:
+            self.note(f"{path}, which the launch names, is taken to be a folder that exists")
+            return "dir"
         return None
 
     # ------------------------------------------------ messages

@@ -7,10 +7,15 @@ closures over our own operations), a class a `Class`, an instance an `Instance` 
 from __future__ import annotations
 
 import ast
+import itertools
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 Value = Any  # a plain Python value, Unknown, or one of the stand-ins below
+
+
+MAX_KEY = 200
 
 
 class Unknown:
@@ -20,9 +25,19 @@ class Unknown:
     __slots__ = ("key", "options", "why")
 
     def __init__(self, key: str, why: str, options: tuple[Value, ...] | None = None) -> None:
-        self.key = key[:240]
+        self.key = key if len(key) <= MAX_KEY else f"{key[:MAX_KEY]}#{zlib.crc32(key.encode('utf-8', 'replace')):08x}"
         self.why = why[:300]
         self.options = options
+
+    @property
+    def named(self) -> bool:
+        """Whether the key names this very value, so that what is assumed of it holds wherever the key comes up."""
+        return "?" not in self.key
+
+    @property
+    def text(self) -> str:
+        """For a person: what it depends on."""
+        return self.key if len(self.key) <= 100 and "@" not in self.key and "?" not in self.key else self.why
 
     def __repr__(self) -> str:
         return f"<unknown {self.key}>"
@@ -323,7 +338,7 @@ def same(a: Value, b: Value) -> bool:
     if type(a) in (set, frozenset):
         return not has_unknown(a) and bool(a == b)
     if type(a) is Unknown:
-        return bool(a.key == b.key) and not a.key.startswith("?")
+        return bool(a.key == b.key) and a.named
     if type(a) is Bound:
         return a.fn is b.fn and a.self is b.self
     if type(a) is External:
@@ -332,6 +347,7 @@ def same(a: Value, b: Value) -> bool:
 
 
 MAX_OPTIONS = 8
+_joins = itertools.count()  # each joined value is a value of its own
 
 
 def options_of(value: Value) -> tuple[Value, ...] | None:
@@ -361,4 +377,4 @@ def join(a: Value, b: Value, why: str) -> Value:
                 merged.append(item)
         if len(merged) <= MAX_OPTIONS:
             options = tuple(merged)
-    return Unknown(f"?({show(a)} or {show(b)} by {why})", why, options)
+    return Unknown(f"@{next(_joins)}", why, options)

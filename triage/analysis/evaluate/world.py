@@ -300,7 +300,7 @@ class World:
     # ------------------------------------------------ forks
     def fork(self, f: Frame, cond: Value, yes: Callable[[], Signal | None], no: Callable[[], Signal | None]) -> Signal | None:
         """Evaluate both sides of an unknown condition; the present state becomes the joined one."""
-        why = cond.key if isinstance(cond, Unknown) else show(cond)
+        why = cond.text if isinstance(cond, Unknown) else show(cond)
         heap = self.heap
         pinned_ahead = bool(f.pin) and f.stmt is not None and (f.stmt.end_lineno or 0) < f.pin
         mark = heap.mark()
@@ -368,7 +368,7 @@ class World:
     def side(
         self, f: Frame, cond: Value, truth: bool, run: Callable[[], Signal | None]
     ) -> tuple[Signal | None, TargetRaise | None]:
-        if isinstance(cond, Unknown):
+        if isinstance(cond, Unknown) and cond.named:
             self.assume(cond.key, truth)
         stmt = f.stmt
         try:
@@ -402,7 +402,7 @@ class World:
 
     def learn(self, cond: Value, truth: bool) -> None:
         """The trail shows that the condition came out this way."""
-        if isinstance(cond, Unknown):
+        if isinstance(cond, Unknown) and cond.named:
             self.assume(cond.key, truth)
             self.observed.setdefault(cond.key, truth)
 
@@ -429,7 +429,7 @@ class World:
         self.fork(f, cond, keep(0, yes), keep(1, no))
         if result[0] is ABSENT or result[1] is ABSENT:
             return result[1] if result[0] is ABSENT else result[0]
-        return join(result[0], result[1], cond.key if isinstance(cond, Unknown) else show(cond))
+        return join(result[0], result[1], cond.text if isinstance(cond, Unknown) else show(cond))
 
     def speculate(self, f: Frame, cond: Value, truth: bool, run: Callable[[], Value]) -> Value:
         """The second operand of an `and`/`or` whose first is unknown."""
