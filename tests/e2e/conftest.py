@@ -120,16 +120,25 @@ def repaired(failed: dict[str, Failed], person: Person, tmp_path_factory: pytest
         mine = Person(lab, state)
         found = read_unit(lab, launch.unit)
         done = mine.on_host("run", "--unit", launch.unit, "--apply", "--yes", "--json")
-        changed, now = read_unit(lab, launch.unit), show_unit(lab, launch.unit)
-        running = read_command(lab, now["MainPID"])
+        changed, state_then = read_unit(lab, launch.unit), show_unit(lab, launch.unit)
+        running = read_command(lab, state_then["MainPID"])
         starts = count_starts(lab, launch.unit)
         undone = mine.on_host("undo", "--unit", launch.unit)
         restored, after = read_unit(lab, launch.unit), show_unit(lab, launch.unit)
         lab.run("systemctl", "stop", launch.unit)
         return {
-            "launch": launch, "found": found, "done": done, "changed": changed, "state": now, "running": running, "starts": starts,
-            "undone": undone, "restored": restored, "after": after, "session": state,
-        }  # fmt: skip
+            "launch": launch,
+            "found": found,
+            "done": done,
+            "changed": changed,
+            "state": state_then,
+            "running": running,
+            "starts": starts,
+            "undone": undone,
+            "restored": restored,
+            "after": after,
+            "session": state,
+        }
 
     parts = {part["launch"].name: part for part in two_at_a_time(repair, LAUNCHES)}
     answers = judge({name: part["launch"].version for name, part in parts.items()}, {n: p["running"] for n, p in parts.items()})
@@ -205,11 +214,15 @@ def show_unit(lab: LabHost, unit: str) -> dict[str, str]:
 
 def read_unit(lab: LabHost, unit: str) -> bytes:
     """Every file of the unit, with names, modes and contents, wherever systemd would look for it."""
-    script = (
-        'for d in /etc/systemd/system /run/systemd/system /run/systemd/transient /run/systemd/system.control; do for f in "$d/$1"*;'
-        ' do [ -e "$f" ] && find "$f" -printf "%p %m %y %l\\n" | sort && find "$f" -type f -exec sh -c \'cat "$1"\' sh {} \\;; done;'
-        " done; true"
-    )
+    script = r"""
+for d in /etc/systemd/system /run/systemd/system /run/systemd/transient /run/systemd/system.control; do
+  for f in "$d/$1"*; do
+    [ -e "$f" ] || continue
+    find "$f" -printf "%p %m %y %l\n" | sort
+    find "$f" -type f | sort | while IFS= read -r name; do echo "== $name"; cat "$name"; done
+  done
+done
+"""
     return lab.shell(script, unit)
 
 

@@ -74,9 +74,7 @@ MOMENTS = choose_moments()
 @pytest.fixture(scope="session")
 def toys(e2e_lab: LabHost) -> LabHost:
     """A failing toy unit for each moment, and one to measure with."""
-    files = {
-        f"{FOLDER}/toyserver/{p.name}": p.read_text() for p in (ROOT / "fixtures" / "toyserver" / "toyserver").glob("*.py")
-    }
+    files = {f"{FOLDER}/toyserver/{p.name}": p.read_text() for p in (ROOT / "fixtures" / "toyserver" / "toyserver").glob("*.py")}
     for i, unit in enumerate(["toy-whole.service", *(m.unit for m in MOMENTS)]):
         files[f"{SYSTEM}/{unit}"] = (
             f"[Service]\nEnvironment=PYTHONPATH={FOLDER}\nExecStart={sys.executable} -m toyserver.launch --model-path toy"

@@ -69,7 +69,7 @@ def test_the_report_names_the_failing_line_of_the_installed_source(
         assert found["failure"]["message"] in log and "--mamba-scheduler-strategy" in found["failure"]["message"]
     else:
         frames = [line for line in log.splitlines() if line.strip().startswith("File ") and "/sglang/" in line]
-        assert f"/{found['failure']['file']}\", line {found['failure']['line']}, in " in frames[-1]
+        assert f'/{found["failure"]["file"]}", line {found["failure"]["line"]}, in ' in frames[-1]
         assert found["cause"]["category"] == "argument"
         assert any(e["kind"] == "source" for e in found["cause"]["evidence"])
     assert found["cause"]["constraints"] or found["failure"]["kind"] == "usage"

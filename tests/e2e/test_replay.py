@@ -1,4 +1,4 @@
-"""The same ten failures offline: their captures give the live run's bytes, and the bare text of their logs gives a working patch."""
+"""The same ten failures offline: captures give the live run's bytes, and the bare text of a log gives a working patch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli_tools import TRIAGE
 from tests.e2e.conftest import Failed, Repaired, describe_first, judge, two_at_a_time
 from tests.e2e.figures import FIGURES
 from tests.e2e.person import Done, run
 from tests.e2e.releases import LAUNCHES, MODELS, TOLD_FACTS, Launch, find_releases, source_of
-from tests.cli_tools import TRIAGE
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -71,9 +71,7 @@ def _first_args(done: Done) -> tuple[str, ...]:
 
 @each_launch
 @pytest.mark.parametrize("mode", MODES)
-def test_the_first_patch_for_the_text_of_a_log_passes(
-    bare: dict[tuple[str, str], Replayed], launch: Launch, mode: str
-) -> None:
+def test_the_first_patch_for_the_text_of_a_log_passes(bare: dict[tuple[str, str], Replayed], launch: Launch, mode: str) -> None:
     seen = bare[launch.name, mode]
     assert seen.done.code == 0, seen.done.stdout[-2000:].decode() + seen.done.text
     assert seen.oracle["outcome"] == "ok", (describe_first(seen.done), seen.oracle.get("message"))
