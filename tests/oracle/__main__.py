@@ -13,7 +13,7 @@ from tests.oracle.real import RELEASES, Evaluators, ask, facts_names, model_name
 def compare(release: str, count: int, seed: int, show: int = 0) -> Tally:
     """Generate, ask the real code, evaluate, count."""
     cases = make_launches(real_actions(release), facts_names(), model_names(), count, seed)
-    ours = Evaluators(release)
+    ours = Evaluators(release, [c.argv for c in cases])
     tally = Tally()
     spent = 0.0
     for facts in facts_names():

@@ -80,4 +80,4 @@ def _said(said: Evaluation) -> str:
 
 
 def _real(real: Answer) -> str:
-    return real.outcome if real.outcome == "ok" else f"{real.outcome} {real.exception}: {real.message[:160]!r} at {real.file}:{real.first}"
+    return real.outcome if real.outcome == "ok" else f"{real.outcome} {real.exception}: {real.message[:160]!r} at {where}"

@@ -13,7 +13,26 @@ from typing import Any
 
 _INTEGERS = [1, 1, 2, 2, 3, 4, 4, 5, 8, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192, 0, 0, -1, 7, 100000]
 _FLOATS = [0.1, 0.5, 0.8, 0.9, 0.95, 1.0, 1.5, 0.0, -0.5, 2, 30]
-_TEXTS = ["auto", "none", "default", "x", "", "1", "0,1", "a,b", "{}", '{"a": 1}', "[1, 2]", "/nowhere", "localhost:5000", "127.0.0.1", "1:2", "tcp://127.0.0.1:7000", "bfloat16", "true"]  # fmt: skip
+_TEXTS = [
+    "auto",
+    "none",
+    "default",
+    "x",
+    "",
+    "1",
+    "0,1",
+    "a,b",
+    "{}",
+    '{"a": 1}',
+    "[1, 2]",
+    "/nowhere",
+    "localhost:5000",
+    "127.0.0.1",
+    "1:2",
+    "tcp://127.0.0.1:7000",
+    "bfloat16",
+    "true",
+]
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,9 @@ def _value(rng: random.Random, action: dict[str, Any], models: Sequence[str]) ->
         return str(rng.choice(action["choices"]))
     default = action["default"]
     if action["type"] == "int" or (isinstance(default, int) and not isinstance(default, bool)):
-        near = [default, default * 2, default - 1, default + 1] if isinstance(default, int) and not isinstance(default, bool) else []
+        near = (
+            [default, default * 2, default - 1, default + 1] if isinstance(default, int) and not isinstance(default, bool) else []
+        )
         return str(rng.choice(_INTEGERS + near + near))
     if action["type"] == "float" or isinstance(default, float):
         return str(rng.choice(_FLOATS))

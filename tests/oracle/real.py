@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,15 @@ SHARED = Path(os.environ.get("TRIAGE_SHARED") or Path(__file__).resolve().parent
 ORACLE = SHARED / "oracle"
 ORACLE_HOME = Path(os.environ.get("ORACLE_HOME") or "/opt/oracle")
 RELEASES = ("0.4.6.post5", "0.5.5", "0.5.11", "0.5.16", "0.5.23")
-_DEFAULTS = {"device": "cuda", "num_gpus": 8, "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_memory_mib": 81559, "compute_capability": [9, 0], "cuda_version": "13.0", "env": {}}  # fmt: skip
+# The oracle's own defaults, for what a facts file leaves out.
+_DEFAULTS = {
+    "num_gpus": 8,
+    "gpu_name": "NVIDIA H100 80GB HBM3",
+    "gpu_memory_mib": 81559,
+    "compute_capability": [9, 0],
+    "cuda_version": "13.0",
+    "env": {},
+}
 
 # Names and versions that a release sees: real distributions of its environment, and its declared dependencies, for which
 # the oracle has stand-ins. The import name counts as a package of its own where it differs.
@@ -103,16 +111,25 @@ def ask(release: str, facts: str, launches: Sequence[Sequence[str]]) -> list[Ans
     return out
 
 
+def kind_of(path: str) -> str:
+    """What stands at a path as seen from the oracle's folder, as Facts name it."""
+    full = ORACLE / path
+    return "dir" if full.is_dir() else "file" if full.is_file() else "absent"
+
+
 class Evaluators:
     """Our evaluator over one installed release, with the platforms of the oracle's facts files."""
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, launches: Iterable[Sequence[str]] = ()) -> None:
+        """`launches` name files and folders; whether these exist is what a capture tells."""
         site = next((ORACLE_HOME / release / "lib").glob("python*/site-packages"))
         self.tree = FolderTree(site)
         self.profile = load_profile("sglang")
         self.program = Program(self.tree, self.profile.package)
         self.packages, self.python, self.machine = json.loads(_python(release, ["-c", _PACKAGES, str(ORACLE)]))
         self.models = [ModelConfig(m, (ORACLE / m / "config.json").read_text(), ("config.json",)) for m in model_names()]
+        words = {w.partition("=")[2] if w.startswith("--") else w for argv in launches for w in argv}
+        self.paths = {w: kind_of(w) for w in words if w and len(w) < 200}
         self.made: dict[str, Evaluator] = {}
 
     def get(self, facts: str) -> Evaluator:
@@ -134,5 +151,5 @@ class Evaluators:
             python_version=self.python,
             machine=self.machine,
             packages=self.packages,
-            paths={f"{m}/generation_config.json": "absent" for m in model_names()},
+            paths={**self.paths, **{f"{m}/generation_config.json": "absent" for m in model_names()}},
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from triage.analysis.evaluate import Evaluator, Value
@@ -28,7 +29,7 @@ class Option:
 
     flag: Flag
     field: str
-    action: argparse.Action = field(repr=False)
+    action: argparse.Action = dataclasses.field(repr=False)
 
     @property
     def name(self) -> str:

@@ -36,16 +36,31 @@ def _device_count(w: Machine, args: Args, named: Named) -> Value:
     return Unknown("torch.cuda.device_count()", "the number of GPUs is not known")
 
 
+def _needs_cuda(w: Machine) -> None:
+    """What torch.cuda/__init__.py `_lazy_init` raises on a host without a GPU."""
+    if w.facts.device == "cpu":
+        if "+cpu" in w.facts.packages.get("torch", ""):
+            raise TargetRaise(AssertionError, ("Torch not compiled with CUDA enabled",))
+        raise TargetRaise(RuntimeError, ("Found no NVIDIA driver on your system.",))
+
+
 def _capability(w: Machine, args: Args, named: Named) -> Value:
+    _needs_cuda(w)
+    return _capability_parts(w)
+
+
+def _capability_parts(w: Machine) -> tuple[Value, Value]:
     text = w.facts.compute_capability
     if text is None:
         why = "the GPU's compute capability is not known"
-        return tuple(Unknown(f"torch.cuda.get_device_capability()[{i}]", why) for i in range(2))
+        parts_ = [Unknown(f"torch.cuda.get_device_capability()[{i}]", why) for i in range(2)]
+        return (parts_[0], parts_[1])
     parts = [int(p) for p in re.findall(r"\d+", text)[:2]]
     return (parts[0], parts[1] if len(parts) > 1 else 0)
 
 
 def _device_name(w: Machine, args: Args, named: Named) -> Value:
+    _needs_cuda(w)
     name = w.facts.gpu_name
     return Unknown("torch.cuda.get_device_name()", "the GPU's name is not known") if name is None else name
 
@@ -61,6 +76,7 @@ def _properties(w: Machine, args: Args, named: Named) -> Value:
 
 
 def _memory_info(w: Machine, args: Args, named: Named) -> Value:
+    _needs_cuda(w)
     total: Value = Unknown("torch.cuda.mem_get_info()[1]", "the GPU's memory is not known")
     if w.facts.gpu_memory_mib is not None:
         total = w.facts.gpu_memory_mib * 1024 * 1024

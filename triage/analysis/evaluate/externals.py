@@ -131,6 +131,12 @@ class ExternalModel:
         return Unknown(f"{path}()", "the kind of device is not known") if device is None else device == name
 
 
+def _identifier(w: Machine, args: Args, named: Named) -> Value:
+    """A UUID: a text that is there, whatever it holds."""
+    text = Instance(External("builtins.str"), {"__types__": (str,)}, opaque="a new identifier")
+    return Instance(External("uuid.UUID"), {"hex": text}, opaque="a new identifier")
+
+
 def _warn(w: Machine, args: Args, named: Named) -> Value:
     w.emit("warning", args[0] if args else "")
     return None
@@ -172,6 +178,8 @@ _HANDLERS: dict[str, Handler] = {
     **packages.HANDLERS,
     **records.HANDLERS,
     "warnings.warn": _warn,
+    "uuid.uuid4": _identifier,
+    "uuid.uuid1": _identifier,
     "sys.exit": _exit,
     "os._exit": _exit,
     "inspect.signature": lambda w, a, n: Unknown("inspect.signature()", "not evaluated"),

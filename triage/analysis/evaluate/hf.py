@@ -8,13 +8,12 @@ class computes is unknown. Without that source a name that the file does not hol
 
 from __future__ import annotations
 
-import ast
 import json
 import os.path
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from triage.analysis.evaluate.hf_classes import ConfigClass, read_class
 from triage.analysis.evaluate.values import ABSENT, Class, External, Instance, Native, TargetRaise, Unknown, Value
 
 if TYPE_CHECKING:
@@ -39,16 +38,6 @@ _SUBCONFIGS = (
     "speech_config",
 )
 _ROPE = ("rope_scaling", "rope_parameters", "rope_theta")
-
-
-@dataclass(frozen=True)
-class ConfigClass:
-    """A config class as its source declares it: literal defaults, names that it computes, names that stand for others."""
-
-    defaults: dict[str, Value]
-    computed: frozenset[str]
-    aliases: dict[str, str]
-    parts: dict[str, str]  # sub-config name -> class name
 
 
 class HfConfigs:
@@ -92,18 +81,58 @@ class HfConfigs:
         return None
 
     def auto_config(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
-        """AutoConfig: registered classes first; a model type that this transformers does not know is refused."""
+        """AutoConfig (transformers/models/auto/configuration_auto.py): code of the repository where it may run, then
+        classes that the package registered, then transformers' own; another model type is refused."""
         args = args or [named.get("pretrained_model_name_or_path")]
-        data = self.load(args)
+        data = self.load_checked(w, args, named)
         model_type = data.get("model_type") if data is not None else None
-        if isinstance(model_type, str) and data is not None:
-            held = self.registered.get(model_type)
-            if isinstance(held, Class):
-                return w.call(held, [], {"_name_or_path": args[0], **data})
-            if held is None and "auto_map" not in data and self.knows_type(model_type) is False:
-                text = f"The checkpoint you are trying to load has model type `{model_type}` but Transformers does not recognize this architecture."
-                raise TargetRaise(ValueError, (text,))
+        if data is None or not isinstance(model_type, str):
+            return self.from_pretrained(w, args, named)
+        held = self.registered.get(model_type)
+        auto_map = data.get("auto_map")
+        if isinstance(auto_map, dict) and "AutoConfig" in auto_map:
+            local = True if held is not None else self.knows_type(model_type)
+            remote = self.remote_code(
+                w, str(args[0]), auto_map["AutoConfig"], named.get("trust_remote_code"), local, held is not None
+            )
+            if remote is not None:
+                return remote
+        if isinstance(held, Class):
+            return w.call(held, [], {"_name_or_path": args[0], **data})
+        if held is None and self.knows_type(model_type) is False:
+            text = f"The checkpoint you are trying to load has model type `{model_type}`, which this Transformers does not know."
+            raise TargetRaise(ValueError, (text,))
         return self.from_pretrained(w, args, named)
+
+    def remote_code(
+        self, w: Machine, path: str, reference: Value, trust: Value, local: bool | None, explicit: bool
+    ) -> Value | None:
+        """What loading a model with code of its own does (transformers/dynamic_module_utils.py); None: its code is not used."""
+        truth = w.truth(trust)
+        if truth is False:
+            if local is False:
+                text = f"The repository {path} contains custom code which must be executed to correctly load the model."
+                raise TargetRaise(ValueError, (text,))
+            return None if local else Unknown(f"config of {path}", "whether transformers knows the model type is not known")
+        source = self.world.program.tree.read("transformers/models/auto/configuration_auto.py")
+        if explicit and source is not None and b"explicit_local_code" in source:
+            return None
+        module = str(reference).rpartition("--")[2].partition(".")[0]
+        listed = w.listings.get(path)
+        if truth is True and "--" not in str(reference) and listed is not None and f"{module}.py" not in listed:
+            raise TargetRaise(OSError, (f"{path} does not appear to have a file named {module}.py.",))
+        return Unknown(f"config of {path}", f"{path} brings code of its own, {reference}, which is not evaluated")
+
+    def load_checked(self, w: Machine, args: list[Value], named: dict[str, Value]) -> dict[str, Any] | None:
+        """As `load`; refused where another name than config.json is asked for in a folder that surely does not hold it."""
+        name = named.get("_configuration_file")
+        path = w.plain_of(args[0]) if args else None
+        if not isinstance(name, str) or os.path.normpath(name) == "config.json":
+            return self.load(args)
+        listed = w.listings.get(path) if isinstance(path, str) else None
+        if listed is not None and os.path.normpath(name) not in listed:
+            raise TargetRaise(OSError, (f"{path} does not appear to have a file named {name}.",))
+        return None
 
     def knows_type(self, model_type: str) -> bool | None:
         """Whether the installed transformers lists the model type; None when its source is not in the tree."""
@@ -115,13 +144,13 @@ class HfConfigs:
 
     def from_pretrained(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
         args = args or [named.get("pretrained_model_name_or_path")]
-        data = self.load(args)
+        data = self.load_checked(w, args, named)
         if data is None:
             return Unknown(f"config of {args[0]}", "the model's config.json was not captured")
         return self.make(data, str(args[0]))
 
     def get_config_dict(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
-        data = self.load(args)
+        data = self.load_checked(w, args, named)
         if data is None:
             return (Unknown("config dict", "the model's config.json was not captured"), {})
         return (data, {})
@@ -229,86 +258,5 @@ class HfConfigs:
     def config_class(self, model_type: str) -> ConfigClass | None:
         """The config class of a model type, from transformers' own source; None where that is not in the tree."""
         if model_type not in self.classes:
-            self.classes[model_type] = self.read_class(model_type)
+            self.classes[model_type] = read_class(self.world.program, model_type)
         return self.classes[model_type]
-
-    def read_class(self, model_type: str) -> ConfigClass | None:
-        parts = model_type.replace("-", "_").split("_")
-        for size in range(len(parts), 0, -1):
-            folder = "_".join(parts[:size])
-            data = self.world.program.tree.read(f"transformers/models/{folder}/configuration_{folder}.py")
-            if data is None:
-                continue
-            tree = self.world.program.parse(f"transformers/models/{folder}/configuration_{folder}.py", data)
-            classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)} if tree is not None else {}
-            for node in classes.values():
-                if _literal(_class_value(node, "model_type")) == model_type:
-                    return _read(node, classes)
-        return None
-
-
-def _class_value(node: ast.ClassDef, name: str) -> ast.expr | None:
-    for item in node.body:
-        if isinstance(item, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in item.targets):
-            return item.value
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == name:
-            return item.value
-    return None
-
-
-def _literal(node: ast.expr | None) -> Value:
-    if node is None:
-        return ABSENT
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError):
-        return ABSENT
-
-
-def _read(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ConfigClass:
-    defaults: dict[str, Value] = {}
-    computed: set[str] = set()
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes and base.id != node.name:
-            inherited = _read(classes[base.id], classes)
-            defaults.update(inherited.defaults)
-            computed |= inherited.computed
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            _note(defaults, computed, item.target.id, item.value)
-        elif isinstance(item, ast.Assign):
-            for target in item.targets:
-                if isinstance(target, ast.Name):
-                    _note(defaults, computed, target.id, item.value)
-        elif isinstance(item, ast.FunctionDef) and item.name in ("__init__", "__post_init__"):
-            given = dict(zip([a.arg for a in item.args.args][::-1], item.args.defaults[::-1], strict=False))
-            for child in ast.walk(item):
-                if isinstance(child, ast.Assign):
-                    for target in child.targets:
-                        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
-                            source = child.value
-                            if isinstance(source, ast.Name) and source.id == target.attr and source.id in given:
-                                _note(defaults, computed, target.attr, given[source.id])
-                            elif target.attr not in defaults:
-                                computed.add(target.attr)
-        elif isinstance(item, ast.FunctionDef) and any(
-            isinstance(d, ast.Name) and d.id == "property" for d in item.decorator_list
-        ):
-            computed.add(item.name)
-    aliases = _literal(_class_value(node, "attribute_map"))
-    parts: dict[str, str] = {}
-    sub = _class_value(node, "sub_configs")
-    if isinstance(sub, ast.Dict):
-        for key, value in zip(sub.keys, sub.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
-                parts[str(key.value)] = value.id
-    return ConfigClass(defaults, frozenset(computed - set(defaults)), aliases if isinstance(aliases, dict) else {}, parts)
-
-
-def _note(defaults: dict[str, Value], computed: set[str], name: str, node: ast.expr | None) -> None:
-    value = _literal(node)
-    if value is ABSENT:
-        computed.add(name)
-        defaults.pop(name, None)
-    else:
-        defaults[name] = value
