@@ -54,7 +54,8 @@ class Tally:
     def row(self) -> str:
         sure = f"{self.fails_right}/{self.fails_right + self.fails_wrong}"
         good = f"{self.passes_right}/{self.passes_right + self.passes_wrong}"
-        return f"{self.launches:8} {self.really_fail:8} {sure:>11} {self.fails:7.1%} {good:>11} {self.passes:7.1%} {self.commits:8.1%}"
+        rates = f"{sure:>11} {self.fails:7.1%} {good:>11} {self.passes:7.1%} {self.commits:8.1%}"
+        return f"{self.launches:8} {self.really_fail:8} {rates}"
 
 
 HEAD = "launches  failing  says fails   right says passes   right  commits"
