@@ -60,17 +60,19 @@ class Person:
 
 def start(command: list[str], state: Path, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     env = {**os.environ, "TRIAGE_STATE_DIR": str(state), "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+    # A test run in the background ignores Ctrl-C, and what it starts would too.
+    words = ["env", "--default-signal=INT", *command]
+    return subprocess.Popen(words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
-def run(command: list[str], state: Path, meanwhile: Callable[[subprocess.Popen[bytes]], None] | None = None) -> Done:
-    """Run to the end, at most 5 minutes. `meanwhile` may send signals."""
+def run(command: list[str], state: Path, meanwhile: Callable[[int], None] | None = None) -> Done:
+    """Run to the end, at most 5 minutes. `meanwhile` gets the process number, and may send signals."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         begun = time.monotonic()
         process = start(command, state, out.fileno(), err.fileno())
         try:
             if meanwhile is not None:
-                meanwhile(process)
+                meanwhile(process.pid)
             code, memory = _wait(process, 300.0)
         except BaseException:
             process.send_signal(signal.SIGKILL)
@@ -80,6 +82,16 @@ def run(command: list[str], state: Path, meanwhile: Callable[[subprocess.Popen[b
         out.seek(0)
         err.seek(0)
         return Done(code, out.read(), err.read(), seconds, memory)
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Whether the process ends in that time; its status is left for `run`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float) -> tuple[int, int]:

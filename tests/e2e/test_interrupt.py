@@ -6,18 +6,16 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import SYSTEM, put_files, read_unit, show_unit, start_failing, two_at_a_time
-from tests.e2e.person import Done, Person, run
+from tests.e2e.person import Done, Person, ends_within, run
 from tests.e2e.releases import ROOT
 from tests.lab import LabHost
 
@@ -111,13 +109,11 @@ def stopped(toys: LabHost, whole: tuple[float, bytes], tmp_path_factory: pytest.
         found = read_unit(toys, moment.unit)
         seconds = moment.share * whole[0]
 
-        def send(process: subprocess.Popen[bytes]) -> None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-                return
-            for number in moment.signals:
-                process.send_signal(number)
-                time.sleep(0.3)
+        def send(pid: int) -> None:
+            for i, number in enumerate(moment.signals):
+                if ends_within(pid, 0.3 if i else seconds):
+                    return
+                os.kill(pid, number)
 
         command = me.command("run", "--unit", moment.unit, "--apply", "--yes")
         done = run(command, state, send)
