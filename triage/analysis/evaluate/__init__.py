@@ -76,6 +76,7 @@ class Evaluation:
     observed: Mapping[str, bool] = field(default_factory=dict)
     contradictions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    supposed: tuple[str, ...] = ()  # how unknown tests were taken to come out, in an optimistic evaluation
     steps: int = 0
 
 
@@ -90,9 +91,11 @@ class Evaluator:
         env: Mapping[str, str],
         models: Sequence[ModelConfig] = (),
         budget: int = DEFAULT_BUDGET,
+        optimistic: bool = False,
     ) -> None:
         self.profile = profile
         self.machine = Machine(program, facts, env, models, profile.environment_prefixes, frozenset(profile.declares), budget)
+        self.machine.optimistic = optimistic
         self.assumptions: dict[str, bool] = {}
 
     def assume(self, observed: Mapping[str, bool]) -> None:
@@ -180,13 +183,13 @@ class Evaluator:
         observed, contradictions = dict(m.observed), tuple(m.contradictions)
         possible = tuple(self.describe(m, exc, exc.attrs.get("stage", stage), why_, places) for exc, places, why_ in m.maybes)
         verdict: Literal["passes", "fails", "unknown"] = "passes"
-        if why or (raised is None and possible):
+        if why or (raised is None and (possible or m.supposed)):
             verdict = "unknown"
         elif raised is not None:
             verdict = "unknown" if possible or raised.assumed else "fails"
         result = Evaluation(
             verdict, raised, possible, why, given, settings, writes, deps, messages,
-            observed, contradictions, tuple(m.notes), steps,
+            observed, contradictions, tuple(m.notes), tuple(m.supposed), steps,
         )  # fmt: skip
         m.stack.clear()
         if then is not None and failed is not None and failed.calls:
@@ -200,6 +203,7 @@ class Evaluator:
         m.argv = (self.profile.package, *args)
         m.record, m.given = None, {}
         m.writes, m.field_deps, m.memo = [], {}, {}
+        m.supposed = {}
         m.messages, m.maybes, m.observed, m.contradictions = [], [], {}, []
         m.collectors, m.reads, m.control, m.guards = [], set(), frozenset(), ()
         m.assumptions = dict(self.assumptions)

@@ -306,6 +306,10 @@ class Attributes(Operations):
                     self.call(found.setter, [obj, value])
                     return
                 raise TargetRaise(AttributeError, (f"property '{name}' of '{self.type_name(obj)}' object has no setter",))
+            descriptor = found.cls.lookup("__set__") if type(found) is Instance and isinstance(found.cls, Class) else ABSENT
+            if descriptor is not ABSENT:
+                self.call(descriptor, [found, obj, value])
+                return
             self.raw_set(obj, name, value)
         elif isinstance(obj, (Module, Class)):
             self.heap.set(obj.ns, name, value)

@@ -183,7 +183,7 @@ _HANDLERS: dict[str, Handler] = {
     "sys.exit": _exit,
     "os._exit": _exit,
     "inspect.signature": lambda w, a, n: Unknown("inspect.signature()", "not evaluated"),
-    "contextlib.suppress": lambda w, a, n: Instance(External("contextlib.suppress")),
+    "contextlib.suppress": lambda w, a, n: Instance(External("contextlib.suppress"), {"__suppressed__": tuple(a)}),
     "contextlib.nullcontext": lambda w, a, n: Instance(External("contextlib.nullcontext")),
     "re.compile": lambda w, a, n: w.call_pure(re.compile, "re.compile", a, n),
 }

@@ -70,6 +70,7 @@ class Imports(Classes):
         super().__init__(budget)
         self.program = program
         self.modules: dict[str, Module | External] = {}
+        self.imported: set[str] = set()  # top-level names outside the package that its modules import unconditionally
         self.builtins: dict[str, Value] = {}
         self.env: dict[str, Value] = {}
 
@@ -110,12 +111,13 @@ class Imports(Classes):
         """An import statement was reached: raise ImportError where the package is known to be missing."""
         top = name.split(".")[0]
         if not f.is_function and not self.collectors:
+            self.imported.add(top)
             return  # the launch got past the top level of its modules
         if self.inside(name):
             if self.program.find(name) is None and not self.program.tree.read(name.rpartition(".")[0].replace(".", "/") + ".py"):
                 raise TargetRaise(ModuleNotFoundError, (f"No module named '{name}'",))
             return
-        present = self.has_package(top)
+        present = self.has_package(top) if top not in self.imported else True
         if present is False:
             raise TargetRaise(ModuleNotFoundError, (f"No module named '{top}'",))
         if present is None and self.collectors:

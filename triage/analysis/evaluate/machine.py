@@ -271,11 +271,16 @@ class Machine(Calls):
             return manager[0] if manager else None
         return Unknown(f"{show(manager)}.__enter__()", manager.why if isinstance(manager, Unknown) else "not evaluated")
 
-    def leave(self, manager: Value) -> None:
+    def leave(self, manager: Value, raised: TargetRaise | None) -> Value:
+        """The manager's `__exit__`; what it returns tells whether it swallows the exception."""
         if isinstance(manager, Instance) and isinstance(manager.cls, Class):
             method = manager.cls.lookup("__exit__")
             if method is not ABSENT:
-                self.call(method, [manager, None, None, None])
+                given = [None, None, None] if raised is None else [raised.cls, self.exception_value(raised), None]
+                return self.call(method, [manager, *given])
+        if raised is not None and isinstance(manager, Instance) and "__suppressed__" in manager.attrs:
+            return self.matches_handler(raised, manager.attrs["__suppressed__"])
+        return False
 
     # ------------------------------------------------ results that are kept
     def memoize(self, fn: Value) -> Value:

@@ -321,7 +321,12 @@ class Operations(World):
             return Unknown(f"({show(a)} {symbol} {show(b)})", f"{show(a)} has no such operation here")
         if symbol == "%" and isinstance(a, str):
             return self.percent(a, b)
-        if symbol in ("-", "&") and isinstance(a, (set, frozenset)) and isinstance(b, (set, frozenset)) and has_unknown([a, b], 2):
+        if (
+            symbol in ("-", "&")
+            and isinstance(a, (set, frozenset))
+            and isinstance(b, (set, frozenset))
+            and has_unknown([a, b], 2)
+        ):
             plain = {x for x in b if not isinstance(x, Maybe)}
             inside = [x for x in a if (x.value if isinstance(x, Maybe) else x) in plain]
             return set(inside) if symbol == "&" else {x for x in a if x not in inside}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import binary_symbol, compile_expression, compile_narrowing, compile_target
+from triage.analysis.evaluate.patterns import compile_pattern
 from triage.analysis.evaluate.values import ABSENT, Class, Func, LazyImport, Maybe, TargetRaise, Unknown, Value, join, show
 
 if TYPE_CHECKING:
@@ -71,10 +72,15 @@ def _skip(node: ast.stmt) -> Step:
     name = type(node).__name__
     assigned = sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
 
+    leaves = any(isinstance(n, (ast.Return, ast.Raise, ast.Assert, ast.Call, ast.Yield)) for n in ast.walk(node))
+
     def run(w: World, f: Frame) -> Signal | None:
         for one in assigned:
             f.assign(w, one, Unknown(f"?{one}", f"the statement {name} is not evaluated"))
-        w.note(f"the statement {name} at {f.module.file}:{node.lineno} is not evaluated")
+        why = f"the statement {name} at {f.module.file}:{node.lineno} is not evaluated"
+        w.note(why)
+        if leaves:
+            w.maybe(TargetRaise(Unknown(f"?{name}", why), ()), why)
         return None
 
     return run
@@ -213,7 +219,7 @@ def _mapping_search(node: ast.For) -> tuple[str, int, int] | None:
     return key.id, names.index(box.id), len(names)
 
 
-def _search_natively(items: list[Value], key: Value, at: int, size: int) -> Signal | None | bool:
+def _search_natively(w: World, f: Frame, items: list[Value], key: Value, at: int, size: int) -> Signal | bool | None:
     """The search loop in one go; False where an item is not plainly known and the loop has to be evaluated."""
     if type(key) is not str:
         return False
@@ -235,7 +241,9 @@ def _search_natively(items: list[Value], key: Value, at: int, size: int) -> Sign
         for value, reason in reversed(perhaps):
             held = join(value, held, reason)
         return Signal("return", held)
-    return False if perhaps else None
+    for value, reason in perhaps:
+        w.leave_maybe(f, Signal("return", value), reason)
+    return None
 
 
 def _for(node: ast.For) -> Step:
@@ -249,7 +257,7 @@ def _for(node: ast.For) -> Step:
             reads = frozenset(w.reads)
         items = w.iterate(value)
         if search is not None and items is not None and not f.pin:
-            found = _search_natively(items, f.locals.get(search[0]), search[1], search[2])
+            found = _search_natively(w, f, items, f.locals.get(search[0]), search[1], search[2])
             if found is not False:
                 return found if isinstance(found, Signal) else None
         before = w.enter_guard(reads)
@@ -535,15 +543,8 @@ def _class(node: ast.ClassDef) -> Step:
 
 
 def _match(node: ast.Match) -> Step:
-    """Only value, singleton, or- and wildcard patterns; others make the statement unknown."""
     subject = compile_expression(node.subject)
-    cases: list[tuple[list[Callable[[World, Frame], Value]] | None, Callable[[World, Frame], Value] | None, Step]] = []
-    for case in node.cases:
-        values = _pattern_values(case.pattern)
-        if values is None and not (isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None):
-            return _skip(node)
-        guard = compile_expression(case.guard) if case.guard else None
-        cases.append((None if values is None else [compile_expression(v) for v in values], guard, compile_block(case.body)))
+    cases = [(compile_pattern(c.pattern), compile_expression(c.guard) if c.guard else None, compile_block(c.body)) for c in node.cases]
 
     def run(w: World, f: Frame) -> Signal | None:
         value = subject(w, f)
@@ -551,10 +552,11 @@ def _match(node: ast.Match) -> Step:
         def attempt(at: int) -> Signal | None:
             if at == len(cases):
                 return None
-            values, guard, body = cases[at]
-            result: Value = True if values is None else w.any_of([w.compare("==", value, v(w, f)) for v in values])
+            test, guard, body = cases[at]
+            result = test(w, f, value)
             if guard is not None and w.truth(result) is not False:
-                result = guard(w, f)
+                second = guard(w, f)
+                result = second if w.truth(result) is True or w.truth(second) is False else result
             truth = w.truth(result)
             if truth is None:
                 return w.fork(f, result, lambda: body(w, f), lambda: attempt(at + 1))
@@ -563,17 +565,6 @@ def _match(node: ast.Match) -> Step:
         return attempt(0)
 
     return run
-
-
-def _pattern_values(pattern: ast.pattern) -> list[ast.expr] | None:
-    if isinstance(pattern, ast.MatchValue):
-        return [pattern.value]
-    if isinstance(pattern, ast.MatchSingleton):
-        return [ast.Constant(pattern.value)]
-    if isinstance(pattern, ast.MatchOr):
-        parts = [_pattern_values(p) for p in pattern.patterns]
-        return None if any(p is None for p in parts) else [v for p in parts if p for v in p]
-    return None
 
 
 _MAKERS: dict[type[ast.stmt], Callable[..., Step]] = {

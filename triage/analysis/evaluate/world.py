@@ -142,6 +142,8 @@ class World:
         self.maybes: list[tuple[TargetRaise, tuple[Place, ...], str]] = []
         self.collectors: list[tuple[Callable[[TargetRaise], bool | None], list[TargetRaise]]] = []
         self.notes: list[str] = []
+        self.optimistic = False  # follow one side of each unknown test, where the facts are too few to follow both
+        self.supposed: dict[str, None] = {}  # how unknown tests were taken to come out
         self.trail: tuple[Place, ...] = ()
         self.trail_at = -1
         self.observed: dict[str, bool] = {}
@@ -189,7 +191,7 @@ class World:
     def iterate(self, value: Value) -> list[Value] | None:
         raise NotImplementedError
 
-    def leave(self, manager: Value) -> None:
+    def leave(self, manager: Value, raised: TargetRaise | None) -> Value:
         raise NotImplementedError
 
     def exception_value(self, exc: TargetRaise) -> Value:
@@ -303,6 +305,8 @@ class World:
         why = cond.text if isinstance(cond, Unknown) else show(cond)
         heap = self.heap
         pinned_ahead = bool(f.pin) and f.stmt is not None and (f.stmt.end_lineno or 0) < f.pin
+        if self.optimistic:
+            return self.follow_one(f, cond, yes, no, pinned_ahead)
         mark = heap.mark()
         root = f.root()
         known = len(root.pending)
@@ -364,6 +368,33 @@ class World:
             return one if one.kind != "return" else Signal("return", join(one.value, two.value, why), one.reads | two.reads)
         root.pending.append(Pending(one, first, mark, why))
         return two
+
+    def follow_one(
+        self, f: Frame, cond: Value, yes: Callable[[], Signal | None], no: Callable[[], Signal | None], pinned_ahead: bool
+    ) -> Signal | None:
+        """Take one side of an unknown condition: the one where it does not hold, unless the evaluation cannot go on there."""
+        mark = self.heap.mark()
+        signal, raised = self.side(f, cond, False, no)
+        if raised is not None or (pinned_ahead and signal is not None):
+            self.heap.undo(mark)
+            signal, other = self.side(f, cond, True, yes)
+            if other is not None:
+                self.heap.release()
+                raise other
+            self.suppose(cond, True)
+        else:
+            self.suppose(cond, False)
+        self.heap.release()
+        return signal
+
+    def suppose(self, cond: Value, truth: bool) -> None:
+        text = cond.text if isinstance(cond, Unknown) else show(cond)
+        if len(self.supposed) < 40:
+            self.supposed.setdefault(text if truth else f"not {text}")
+
+    def leave_maybe(self, f: Frame, signal: Signal, why: str) -> None:
+        """Some path leaves here with the state as it is; the others go on."""
+        f.root().pending.append(Pending(signal, {}, self.heap.mark(), why))
 
     def side(
         self, f: Frame, cond: Value, truth: bool, run: Callable[[], Signal | None]
@@ -573,12 +604,13 @@ class World:
             del self.stack[depth:]
             if handlers:
                 self.collectors.pop()
+        leaving: TargetRaise | None = None
         try:
             if raised is not None and catches(raised) is not False and not raised.assumed:
                 signal = handle(raised)
             elif raised is not None:
                 raised.trail.pop()
-                raise raised
+                leaving = raised
             elif pinned_handlers and handlers:
                 signal = handle(found[0] if found else TargetRaise(Exception, ()))
             elif found and not f.pin:
@@ -592,14 +624,38 @@ class World:
                 )
             elif signal is None:
                 signal = orelse(self, f)
-        finally:
-            ending = final(self, f)
-        return ending if ending is not None else signal
+        except TargetRaise as exc:
+            leaving = exc
+        root = f.root()
+        stmt = root.stmt
+        ending = final(self, f)
+        if ending is not None:
+            return ending
+        root.stmt = stmt
+        if leaving is not None:
+            raise leaving
+        return signal
 
     def run_with(self, f: Frame, managers: list[Value], body: Step) -> Signal | None:
-        signal = body(self, f)
+        """The body between entering and leaving; a manager may swallow what the body raises."""
+        raised: TargetRaise | None = None
+        signal: Signal | None = None
+        depth, root = len(self.stack), f.root()
+        try:
+            signal = body(self, f)
+        except TargetRaise as exc:
+            raised = exc
+            del self.stack[depth:]
+        stmt = root.stmt
         for manager in reversed(managers):
-            self.leave(manager)
+            swallows = self.truth(self.leave(manager, raised))
+            if raised is not None and swallows is not False and not raised.assumed:
+                if swallows is None:
+                    self.maybe(raised, f"{show(manager)} may handle it")
+                raised = None
+        root.stmt = stmt
+        if raised is not None:
+            raise raised
         return signal
 
     # ------------------------------------------------ the trail
