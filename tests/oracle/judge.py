@@ -81,4 +81,5 @@ def _said(said: Evaluation) -> str:
 
 
 def _real(real: Answer) -> str:
-    return real.outcome if real.outcome == "ok" else f"{real.outcome} {real.exception}: {real.message[:160]!r} at {where}"
+    where = f"{real.file}:{real.first}"
+    return "ok" if real.outcome == "ok" else f"{real.outcome} {real.exception}: {real.message[:160]!r} at {where}"

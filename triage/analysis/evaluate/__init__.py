@@ -27,6 +27,7 @@ from triage.analysis.evaluate.values import (
     Unknown,
     Value,
     show,
+    snapshot,
 )
 from triage.analysis.evaluate.world import Place
 from triage.model import Facts, ModelConfig
@@ -177,8 +178,8 @@ class Evaluator:
             why = f"the evaluation stopped after {m.budget} steps"
         except RecursionError:
             why = "the source is nested too deeply to evaluate"
-        given, deps = dict(m.given), dict(m.field_deps)
-        settings = self.settings_of(m) if m.record is not None else {}
+        given, deps = snapshot(m.given), dict(m.field_deps)
+        settings = snapshot(self.settings_of(m)) if m.record is not None else {}
         writes, messages, steps = tuple(m.writes), tuple(m.messages), m.steps
         observed, contradictions = dict(m.observed), tuple(m.contradictions)
         possible = tuple(self.describe(m, exc, exc.attrs.get("stage", stage), why_, places) for exc, places, why_ in m.maybes)

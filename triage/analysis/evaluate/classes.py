@@ -51,6 +51,11 @@ class Classes(Attributes):
         cls.node = node
         cls.options.update(options)
         self.adopt(cls)
+        for name, value in list(ns.items()):
+            if type(value) is Instance and isinstance(value.cls, Class):
+                named = value.cls.lookup("__set_name__")
+                if named is not ABSENT:
+                    self.call(named, [value, cls, name])
         for base in cls.mro[1:]:
             hook = base.ns.get("__init_subclass__") if isinstance(base, Class) else None
             if hook is not None:

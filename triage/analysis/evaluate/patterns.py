@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.values import ABSENT, Class, Instance, Maybe, TargetRaise, Unknown, Value, show
 
 if TYPE_CHECKING:
-    from triage.analysis.evaluate.world import Frame, World
+    from triage.analysis.evaluate.machine import Machine
+    from triage.analysis.evaluate.world import Frame
 
 # Whether the value matches: True, False or an Unknown; names are bound on the way, as Python does it.
-Test = Callable[["World", "Frame", Value], Value]
+Test = Callable[[Any, "Frame", Value], Value]
 _SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
@@ -22,7 +24,7 @@ def compile_pattern(pattern: ast.pattern) -> Test:
     return maker(pattern)
 
 
-def _both(w: World, first: Value, rest: Callable[[], Value]) -> Value:
+def _both(w: Machine, first: Value, rest: Callable[[], Value]) -> Value:
     """`first and rest()`, where an unknown first still lets the rest bind its names."""
     truth = w.truth(first)
     if truth is False:
@@ -33,17 +35,24 @@ def _both(w: World, first: Value, rest: Callable[[], Value]) -> Value:
 
 def _value(pattern: ast.MatchValue) -> Test:
     wanted = compile_expression(pattern.value)
-    return lambda w, f, value: w.compare("==", value, wanted(w, f))
+
+    def run(w: Machine, f: Frame, value: Value) -> Value:
+        return w.compare("==", value, wanted(w, f))
+
+    return run
 
 
 def _singleton(pattern: ast.MatchSingleton) -> Test:
-    return lambda w, f, value: w.compare("is", value, pattern.value)
+    def run(w: Machine, f: Frame, value: Value) -> Value:
+        return w.compare("is", value, pattern.value)
+
+    return run
 
 
 def _or(pattern: ast.MatchOr) -> Test:
     tests = [compile_pattern(p) for p in pattern.patterns]
 
-    def run(w: World, f: Frame, value: Value) -> Value:
+    def run(w: Machine, f: Frame, value: Value) -> Value:
         unknown: Value = False
         for test in tests:
             result = test(w, f, value)
@@ -60,7 +69,7 @@ def _or(pattern: ast.MatchOr) -> Test:
 def _as(pattern: ast.MatchAs) -> Test:
     inner = compile_pattern(pattern.pattern) if pattern.pattern is not None else None
 
-    def run(w: World, f: Frame, value: Value) -> Value:
+    def run(w: Machine, f: Frame, value: Value) -> Value:
         result = True if inner is None else inner(w, f, value)
         if pattern.name is not None and w.truth(result) is not False:
             f.assign(w, pattern.name, value)
@@ -75,7 +84,7 @@ def _sequence(pattern: ast.MatchSequence) -> Test:
     rest_name = rest.name if isinstance(rest, ast.MatchStar) else None
     tests = [compile_pattern(p) for p in pattern.patterns if not isinstance(p, ast.MatchStar)]
 
-    def run(w: World, f: Frame, value: Value) -> Value:
+    def run(w: Machine, f: Frame, value: Value) -> Value:
         if isinstance(value, Unknown):
             for test in tests:
                 test(w, f, Unknown(f"item of {value.key}", value.why))
@@ -94,7 +103,7 @@ def _sequence(pattern: ast.MatchSequence) -> Test:
             items = items[:star] + items[len(items) - after :]
         result: Value = True
         for test, item in zip(tests, items, strict=True):
-            result = _both(w, result, lambda t=test, i=item: t(w, f, i))
+            result = _both(w, result, partial(test, w, f, item))
         return result
 
     return run
@@ -104,7 +113,7 @@ def _mapping(pattern: ast.MatchMapping) -> Test:
     keys = [compile_expression(k) for k in pattern.keys]
     tests = [compile_pattern(p) for p in pattern.patterns]
 
-    def run(w: World, f: Frame, value: Value) -> Value:
+    def run(w: Machine, f: Frame, value: Value) -> Value:
         if isinstance(value, Unknown):
             for test in tests:
                 test(w, f, Unknown(f"item of {value.key}", value.why))
@@ -120,8 +129,9 @@ def _mapping(pattern: ast.MatchMapping) -> Test:
             if held is ABSENT:
                 return False
             if isinstance(held, Maybe):
-                result, held = _both(w, result, lambda h=held: Unknown(f"?match {h.why}", h.why)), held.value
-            result = _both(w, result, lambda t=test, h=held: t(w, f, h))
+                perhaps = Unknown(f"?match {held.why}", held.why)
+                result, held = (perhaps if w.truth(result) is True else result), held.value
+            result = _both(w, result, partial(test, w, f, held))
         if pattern.rest is not None:
             f.assign(w, pattern.rest, {k: v for k, v in value.items() if k not in seen})
         return result
@@ -134,7 +144,7 @@ def _class(pattern: ast.MatchClass) -> Test:
     positional = [compile_pattern(p) for p in pattern.patterns]
     named = [(n, compile_pattern(p)) for n, p in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True)]
 
-    def run(w: World, f: Frame, value: Value) -> Value:
+    def run(w: Machine, f: Frame, value: Value) -> Value:
         cls = wanted(w, f)
         result = w.call(w.builtins["isinstance"], [value, cls])
         if w.truth(result) is False:
@@ -154,13 +164,13 @@ def _class(pattern: ast.MatchClass) -> Test:
         for test, item in parts:
             if item is ABSENT:
                 return False
-            result = _both(w, result, lambda t=test, i=item: t(w, f, i))
+            result = _both(w, result, partial(test, w, f, item))
         return result
 
     return run
 
 
-def _attribute(w: World, value: Value, name: str) -> Value:
+def _attribute(w: Machine, value: Value, name: str) -> Value:
     try:
         return w.find_attribute(value, name)
     except TargetRaise as exc:
@@ -169,7 +179,7 @@ def _attribute(w: World, value: Value, name: str) -> Value:
         raise
 
 
-def _match_args(w: World, cls: Value) -> list[str] | None:
+def _match_args(w: Machine, cls: Value) -> list[str] | None:
     if not isinstance(cls, Class):
         return None
     given = cls.lookup("__match_args__")

@@ -346,6 +346,19 @@ def same(a: Value, b: Value) -> bool:
     return False
 
 
+def snapshot(value: Value, depth: int = 6) -> Value:
+    """A copy of the containers of a value, which undoing the evaluation does not empty."""
+    if type(value) in (list, tuple) and depth:
+        return type(value)(snapshot(v, depth - 1) for v in value)
+    if type(value) is dict and depth:
+        return {k: snapshot(v, depth - 1) for k, v in value.items()}
+    if type(value) is set:
+        return set(value)
+    if type(value) is Maybe:
+        return Maybe(snapshot(value.value, depth), value.why)
+    return value
+
+
 MAX_OPTIONS = 8
 _joins = itertools.count()  # each joined value is a value of its own
 
