@@ -107,6 +107,8 @@ def boot(folder: Path, first: int = 10, last: int = 59) -> Iterator[LabHost]:
         number = next(n for n in range(first, last + 1) if f"{NETWORK}{n}" not in up and not (STATE / f"th{n}").exists())
         host = LabHost(labhost, f"th{number}", f"{NETWORK}{number}", folder)
         subprocess.run([labhost, "up", host.name, host.address], check=True, timeout=90, capture_output=True)
+        # an earlier host at this address had another hardware address, which is remembered for longer than a connect waits
+        subprocess.run(["ip", "neigh", "flush", "to", host.address], check=True, capture_output=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         host.ssh_config.write_text(

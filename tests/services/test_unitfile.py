@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -136,7 +137,9 @@ def test_the_real_format_of_journal_remote(tmp_path: Path) -> None:
     if not tool.exists():
         pytest.skip("systemd-journal-remote is not installed")
     big = b"k" * 6000
-    (tmp_path / "in").write_bytes(export({"MESSAGE": big}, {"MESSAGE": b"\x1b[1m\n\xff"}, binary=True))
+    times = "__REALTIME_TIMESTAMP=1788000000000000\n__MONOTONIC_TIMESTAMP=5\n_BOOT_ID=0123456789abcdef0123456789abcdef\n"
+    records = export({"MESSAGE": big}, {"MESSAGE": b"\x1b[1m\n\xff"}, binary=True)
+    (tmp_path / "in").write_bytes(re.sub(rb"^__CURSOR=c\d\n", times.encode(), records, flags=re.M))
     subprocess.run([tool, f"--output={tmp_path / 'x.journal'}", tmp_path / "in"], check=True)
     out = subprocess.run(
         ["journalctl", "-o", "export", f"--file={tmp_path / 'x.journal'}"], capture_output=True, check=True
