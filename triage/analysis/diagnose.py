@@ -14,7 +14,7 @@ from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
 from triage.analysis.source import find_sites
-from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, OutcomeName, Patch, PathCondition, Unknown
+from triage.model import Cause, Diagnosis, Evidence, Facts, Failure, Launch, OutcomeName, Patch, PathCondition, Unknown
 from triage.protocols import Capture, EngineProfile
 
 MAX_UNKNOWNS = 12
@@ -28,13 +28,14 @@ class _Evaluators:
         self.capture = capture
         self.profile = profile
         self.program = Program(capture.source, profile.package)
+        self.facts, self.assumed = complete_facts(capture)
         self.made: dict[tuple[tuple[str, str], ...], Evaluator] = {}
         self.observed: Mapping[str, bool] = {}
 
     def get(self, env: Mapping[str, str]) -> Evaluator:
         key = tuple(sorted(env.items()))
         if key not in self.made:
-            made = Evaluator(self.program, self.profile, self.capture.facts, env, self.capture.models)
+            made = Evaluator(self.program, self.profile, self.facts, env, self.capture.models, optimistic=bool(self.assumed))
             made.assume(self.observed)
             self.made[key] = made
         return self.made[key]
@@ -101,6 +102,7 @@ def _explain(
 ) -> Diagnosis:
     assert capture.source is not None
     evaluators = _Evaluators(capture, profile)
+    unknowns += evaluators.assumed
     trail = find_trail(failure, path, profile)
     evaluation = evaluators.get(launch.env).evaluate(launch.args, trail)
     options = read_flags(evaluators.get(launch.env), capture.source)
@@ -142,6 +144,22 @@ def _ask_consent(
     """Only where nothing else helps: patches that touch a protected setting, which a person has to agree to."""
     again = find_patches(evaluators.get, replace(context, protected=True), target, tried, replace(limits, edits=2, evaluations=20))
     return (again, "needs_consent") if again.patches else (before, "no_patch")
+
+
+def complete_facts(capture: Capture) -> tuple[Facts, tuple[Unknown, ...]]:
+    """The facts to evaluate with, and what was assumed to have them. Where the host or the model was not captured (a bare
+    log), a CUDA host is assumed and one side of each unknown test is followed: the one that the traceback shows, else
+    the one on which the test does not hold."""
+    assumed: list[Unknown] = []
+    facts = capture.facts
+    if facts.device is None:
+        facts = replace(facts, device="cuda")
+        what = "a CUDA GPU is assumed; tests that depend on the host are taken as the traceback shows them, else as not holding"
+        assumed.append(Unknown("the host", what, "capture the host, or give --fact device=... compute_capability=... gpu_count=..."))
+    if not capture.models:
+        what = "tests that depend on the model are taken as the traceback shows them, else as not holding"
+        assumed.append(Unknown("the model's config.json", what, "give --model-config"))
+    return facts, tuple(assumed)
 
 
 # ---------------------------------------------------------------- the log against the evaluation
