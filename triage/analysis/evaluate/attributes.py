@@ -7,6 +7,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from triage.analysis.evaluate.frames import Frame, Place
 from triage.analysis.evaluate.operations import Operations
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -26,7 +27,6 @@ from triage.analysis.evaluate.values import (
     join,
     show,
 )
-from triage.analysis.evaluate.world import Frame, Place
 
 PLAIN_TYPES = (str, bytes, int, float, bool, list, tuple, dict, set, frozenset, range, argparse.Namespace, re.Pattern, re.Match)
 _SAFE_DUNDERS = {"__name__", "__qualname__", "__doc__", "__module__"}
@@ -52,6 +52,7 @@ class Attributes(Operations):
         self.fields: frozenset[str] = frozenset()
         self.given: dict[str, Value] = {}
         self.overrides: dict[str, Value] = {}  # settings that a trial holds until validation writes them
+        self.overridden: set[str] = set()  # those of them that were read
         self.writes: list[Write] = []
         self.field_deps: dict[str, frozenset[str]] = {}
         self.impure = 0  # reads of settings and environment so far
@@ -142,7 +143,8 @@ class Attributes(Operations):
                 return obj.cls
             return obj.attrs.get(name, Unknown(f"exception.{name}", "an attribute of an exception"))
         if kind is Wrapped:
-            return {"fget": obj.fn, "__func__": obj.fn, "setter": Native("setter", lambda w, a, n: a[0])}.get(name, ABSENT)
+            setter = Native("setter", lambda w, a, n: Wrapped(obj.kind, obj.fn, a[0]))
+            return {"fget": obj.fn, "__func__": obj.fn, "setter": setter}.get(name, ABSENT)
         if isinstance(obj, type):
             if name in _SAFE_DUNDERS:
                 return getattr(obj, name, ABSENT)
@@ -186,6 +188,8 @@ class Attributes(Operations):
         is_field = name in self.fields
         if self.overrides and name in self.overrides and (cls is self.args_class or self.is_view(obj)):
             self.reads.add(name)
+            self.impure += 1
+            self.overridden.add(name)
             return self.overrides[name]
         held = obj.attrs.get(name, ABSENT)
         if held is not ABSENT:
@@ -276,6 +280,8 @@ class Attributes(Operations):
 
     def function_attribute(self, fn: Value, name: str) -> Value:
         inner = fn.fn if type(fn) is Bound else fn
+        if isinstance(inner, Func) and name in inner.attrs:
+            return inner.attrs[name]
         if name in ("__name__", "__qualname__") and isinstance(inner, (Func, Native)):
             return inner.qualname if name == "__qualname__" and isinstance(inner, Func) else inner.name
         if name == "__self__" and type(fn) is Bound:

@@ -55,13 +55,11 @@ class Calls(Imports):
             return self.call_external(target, args, named)
         if kind is Unknown:
             if target.options and all(isinstance(o, (Func, Native, Bound, Class)) for o in target.options):
-                results = [self.try_option(lambda o=o: self.call(o, list(args), dict(named))) for o in target.options]
-                good = [r for r in results if r is not ABSENT]
-                if good:
-                    value = good[0]
-                    for one in good[1:]:
-                        value = join(value, one, target.why)
-                    return value
+                good = self.each_option(target.options, lambda o: self.call(o, list(args), dict(named)), target.key)
+                value = good[0]
+                for one in good[1:]:
+                    value = join(value, one, target.why)
+                return value
             return Unknown(f"{target.key}({', '.join(show(a) for a in args)})", target.why)
         if isinstance(target, type):
             return self.construct(target, args, named)
@@ -152,10 +150,8 @@ class Calls(Imports):
 
     def plain_options(self, value: Value, name: str, args: list[Value]) -> Value | None:
         if len(args) == 1 and isinstance(args[0], Unknown) and args[0].options and not has_unknown(value):
-            tried = [self.try_option(lambda o=o: self.call_plain(value, name, [o], {})) for o in args[0].options]
-            good = [t for t in tried if t is not ABSENT]
-            if good:
-                return self.from_options(good, f"{show(value)}.{name}({show(args[0])})", args[0].why)
+            good = self.each_option(args[0].options, lambda o: self.call_plain(value, name, [o], {}), args[0].key)
+            return self.from_options(good, f"{show(value)}.{name}({show(args[0])})", args[0].why)
         return None
 
     def as_argument(self, value: Value) -> Value:

@@ -12,6 +12,7 @@ from triage.analysis.evaluate import natives
 from triage.analysis.evaluate.calls import Calls
 from triage.analysis.evaluate.externals import ExternalModel
 from triage.analysis.evaluate.files import VirtualFiles
+from triage.analysis.evaluate.frames import Frame, Place
 from triage.analysis.evaluate.hf import HfConfigs
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.packages import normal_name
@@ -34,7 +35,6 @@ from triage.analysis.evaluate.values import (
     join,
     show,
 )
-from triage.analysis.evaluate.world import Frame, Place
 from triage.model import Facts, ModelConfig
 
 IMPORT_NAMES = {
@@ -111,8 +111,7 @@ class Machine(Calls):
         key = f"{name}({value.key}{', ' + more if more else ''})"
         if value.options is None:
             return Unknown(key, value.why)
-        results = [r for r in (self.try_option(lambda o=o: run(o)) for o in value.options) if r is not ABSENT]
-        return self.from_options(results, key, value.why) if results else Unknown(key, value.why)
+        return self.from_options(self.each_option(value.options, run, value.key), key, value.why)
 
     def construct(self, cls: type, args: list[Value], named: dict[str, Value]) -> Value:
         return natives.construct(self, cls, args, named)

@@ -38,6 +38,12 @@ def _partial(w: Machine, args: Args, named: Named) -> Value:
     return Native("partial", lambda w, a, n: w.call(fn, [*bound, *a], {**extra, **n}))
 
 
+def _wraps(fn: Value, of: Value) -> Value:
+    if isinstance(fn, Func) and isinstance(of, Func):
+        fn.attrs.update({"__name__": of.name, "__qualname__": of.qualname, "__wrapped__": of})
+    return fn
+
+
 def _cached(w: Machine, args: Args, named: Named) -> Value:
     """`functools.cache` and `lru_cache`, with and without arguments."""
     if args and isinstance(args[0], (Func, Native, Bound, Class)):
@@ -200,8 +206,8 @@ def _namespace(w: Machine, args: Args, named: Named) -> Value:
 
 
 HANDLERS: dict[str, Handler] = {
-    "functools.wraps": lambda w, a, n: Native("wraps", lambda w2, b, m: b[0]),
-    "functools.update_wrapper": lambda w, a, n: a[0],
+    "functools.wraps": lambda w, a, n: Native("wraps", lambda w2, b, m: _wraps(b[0], a[0])),
+    "functools.update_wrapper": lambda w, a, n: _wraps(a[0], a[1]),
     "functools.cache": _cached,
     "functools.lru_cache": _cached,
     "functools.partial": _partial,

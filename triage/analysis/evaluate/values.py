@@ -356,6 +356,8 @@ def snapshot(value: Value, depth: int = 6) -> Value:
         return set(value)
     if type(value) is Maybe:
         return Maybe(snapshot(value.value, depth), value.why)
+    if type(value) is Unknown and value.options is not None and depth:
+        return Unknown(value.key, value.why, tuple(snapshot(o, depth - 1) for o in value.options))
     return value
 
 
