@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 
 from tests.oracle.judge import HEAD, Tally
 from tests.oracle.launches import make_launches
 from tests.oracle.real import RELEASES, Evaluators, ask, facts_names, model_names, real_actions
 
 
-def compare(release: str, count: int, seed: int, show: int = 0) -> Tally:
+def compare(release: str, count: int, seed: int, show: int = 0, facts: Sequence[str] = ()) -> Tally:
     """Generate, ask the real code, evaluate, count."""
-    cases = make_launches(real_actions(release), facts_names(), model_names(), count, seed)
+    hosts = facts or facts_names()
+    cases = make_launches(real_actions(release), hosts, model_names(), count, seed)
     ours = Evaluators(release, [c.argv for c in cases])
     tally = Tally()
     spent = 0.0
-    for facts in facts_names():
-        mine = [c for c in cases if c.facts == facts]
+    for host in hosts:
+        mine = [c for c in cases if c.facts == host]
         if not mine:
             continue
-        answers = ask(release, facts, [c.argv for c in mine])
-        evaluator = ours.get(facts)
+        answers = ask(release, host, [c.argv for c in mine])
+        evaluator = ours.get(host)
         for case, real in zip(mine, answers, strict=True):
             started = time.perf_counter()
             said = evaluator.evaluate(case.argv)
             spent += time.perf_counter() - started
-            tally.add(f"{facts} {' '.join(repr(w) if ' ' in w or not w else w for w in case.argv)}", said, real)
+            tally.add(f"{host} {' '.join(repr(w) if ' ' in w or not w else w for w in case.argv)}", said, real)
     for line in (*tally.wrong[:show], *tally.unknown[:show]):
         print(f"  {line}")
     if show:
