@@ -131,3 +131,16 @@ def test_the_table_would_catch_a_wrong_import(tmp_path: Path) -> None:
     module = tmp_path / "bad.py"
     module.write_text("def f():\n    import paramiko.client\n    from triage import loop\n")
     assert [name for name, _ in imports_of(module)] == ["paramiko.client", "triage.loop"]
+
+
+def test_every_record_is_a_name_of_the_model_package() -> None:
+    import triage.model
+
+    defined: set[str] = set()
+    for path in (PACKAGE / "model").glob("[a-z]*.py"):
+        for node in ast.parse(path.read_bytes()).body:
+            if isinstance(node, ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Assign):
+                defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    assert len(defined) > 40 and defined == set(triage.model.__all__)
