@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from triage.analysis.evaluate.attributes import Write
+from triage.analysis.evaluate.frames import Place
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.machine import Machine, Message, run_module_function
 from triage.analysis.evaluate.values import (
@@ -29,7 +30,6 @@ from triage.analysis.evaluate.values import (
     show,
     snapshot,
 )
-from triage.analysis.evaluate.world import Place
 from triage.model import Facts, ModelConfig
 from triage.protocols import EngineProfile
 
@@ -273,7 +273,7 @@ class LocalTrial:
 
     def run(self, settings: Mapping[str, Value], env: Mapping[str, str]) -> Trial:
         """What the function does when the settings have these values: "passes" it, "fails" where it failed, comes to fail
-        at another statement ("moved"), or "unknown"."""
+        at another statement ("moved"), or "unknown", also where the function reads none of them by itself."""
         m = self.machine
         state = m.heap.capture(self.entry)
         before = list(m.heap.journal[self.entry :])
@@ -288,14 +288,19 @@ class LocalTrial:
         for key, truth in observed.items():
             m.heap.set(m.assumptions, key, truth)
         m.overrides = dict(settings)
+        m.overridden = set()
         for name, value in env.items():
             m.heap.set(m.env, name, value)
         try:
             m.call_function(self.func, list(self.args), dict(self.named))
+            if not env and not m.overridden:
+                return "unknown"
             if any(places and places[-1] == self.site for _exc, places, _why in m.maybes):
                 return "fails"
             return "unknown" if m.maybes else "passes"
         except TargetRaise as exc:
+            if not env and not m.overridden:
+                return "unknown"
             return "fails" if exc.trail and Place(*exc.trail[0]) == self.site else "moved"
         except OutOfBudget:
             return "unknown"

@@ -321,7 +321,7 @@ class Attributes(Operations):
             self.heap.set(obj.ns, name, value)
             if isinstance(obj, Class) and name == "__annotations__" and isinstance(value, dict):
                 obj.annotations = value
-        elif isinstance(obj, Func) or isinstance(obj, TargetRaise):
+        elif isinstance(obj, (Func, TargetRaise)):
             obj.attrs[name] = value
         elif isinstance(obj, argparse.Namespace):
             self.heap.set(vars(obj), name, value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from triage.analysis.evaluate.attributes import Attributes
-from triage.analysis.evaluate.statements import Step
+from triage.analysis.evaluate.frames import Frame
+from triage.analysis.evaluate.signals import Step
 from triage.analysis.evaluate.values import (
     ABSENT,
     Class,
@@ -20,7 +21,6 @@ from triage.analysis.evaluate.values import (
     has_unknown,
     show,
 )
-from triage.analysis.evaluate.world import Frame
 
 _ENUMS = {"enum.Enum": object, "enum.IntEnum": int, "enum.StrEnum": str, "enum.Flag": object, "enum.IntFlag": int}
 _STRUCTS = {"msgspec.Struct"}

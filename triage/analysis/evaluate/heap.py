@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triage.analysis.evaluate.values import ABSENT, Maybe, Value, join, same
+from triage.analysis.evaluate.values import ABSENT, Maybe, Unknown, Value, join, same
 
 _CONTENT = object()  # the slot of a change that replaced a container's whole content
 
@@ -31,7 +31,7 @@ class Heap:
             self.journal.append((container, key, container.get(key, ABSENT)))
         container.pop(key, None)
 
-    def touch(self, container: list[Value] | dict[Any, Value] | set[Value]) -> None:
+    def touch(self, container: Any) -> None:
         """Call before changing a container of the target in place."""
         if self.depth:
             self.journal.append((container, _CONTENT, container.copy()))
@@ -91,6 +91,12 @@ class Heap:
                 self.delete(container, key)
             else:
                 self.set(container, key, value)
+
+    def blur(self, mark: int, why: str) -> None:
+        """Make all names and attributes that changed since the mark unknown."""
+        for container, key, _old in self.old_values(mark).values():
+            if key is not _CONTENT:
+                self.set(container, key, Unknown(f"?{key}", why))
 
     def merge(self, other: Diff, mark: int, why: str) -> None:
         """Join the present state with that of another side, given by its diff from the same mark."""

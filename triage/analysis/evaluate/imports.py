@@ -6,6 +6,7 @@ import ast
 import builtins
 
 from triage.analysis.evaluate.classes import Classes
+from triage.analysis.evaluate.frames import Frame
 from triage.analysis.evaluate.statements import compile_statement
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -19,7 +20,6 @@ from triage.analysis.evaluate.values import (
     Value,
     show,
 )
-from triage.analysis.evaluate.world import Frame
 from triage.protocols import SourceTree
 
 MAX_SOURCE = 8 * 1024 * 1024

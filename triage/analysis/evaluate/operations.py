@@ -4,7 +4,7 @@ target use their own methods."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from triage.analysis.evaluate.comparing import DUNDER, OURS
@@ -122,9 +122,10 @@ class Operations(Texts):
 
     def unary(self, symbol: str, value: Value) -> Value:
         value = self.plain_of(value)
-        if isinstance(value, Unknown) or isinstance(value, OURS):
+        if isinstance(value, (Unknown, *OURS)):
             return Unknown(f"{symbol}{show(value)}", value.why if isinstance(value, Unknown) else "not evaluated")
-        return self.native({"-": operator.neg, "+": operator.pos, "~": operator.invert}[symbol], value)
+        run: Any = {"-": operator.neg, "+": operator.pos, "~": operator.invert}[symbol]
+        return self.native(run, value)
 
     def get_item(self, box: Value, index: Value) -> Value:
         if isinstance(box, Unknown) or isinstance(index, (Unknown, Maybe)):

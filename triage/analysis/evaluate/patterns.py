@@ -11,8 +11,8 @@ from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.values import ABSENT, Class, Instance, Maybe, TargetRaise, Unknown, Value, show
 
 if TYPE_CHECKING:
+    from triage.analysis.evaluate.frames import Frame
     from triage.analysis.evaluate.machine import Machine
-    from triage.analysis.evaluate.world import Frame
 
 # Whether the value matches: True, False or an Unknown; names are bound on the way, as Python does it.
 Test = Callable[[Any, "Frame", Value], Value]

@@ -171,7 +171,7 @@ class Wrapped:
 
 
 class Class:
-    """A class of the target. `kind` says how instances are built: plain, dataclass, struct, enum, namedtuple, exception, action."""
+    """A class of the target. `kind`: plain, dataclass, struct, enum, namedtuple, exception or action."""
 
     __slots__ = ("annotations", "bases", "kind", "module", "mro", "name", "node", "ns", "options", "qualname")
 
@@ -249,7 +249,6 @@ class TargetRaise(Exception):
         self.guards: tuple[frozenset[str], ...] = ()  # ... that each guard on the way read, innermost first
         self.blamed = False  # whether `guards` are set
         self.at: int | None = None  # the line, where it was raised in the frame that forked
-        self.alternatives: list[TargetRaise] = []  # raised instead on the other side of an unknown test
         self.assumed = False  # raised only because the log says so
         self.attrs: dict[str, Value] = {}
         self.calls: list[tuple[Func, list[Value], dict[str, Value], int, int]] = []  # function, arguments, journal mark, steps

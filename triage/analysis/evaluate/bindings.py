@@ -1,0 +1,73 @@
+"""Statements that bind and unbind names: import, global, nonlocal, del."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from triage.analysis.evaluate.expressions import compile_expression
+from triage.analysis.evaluate.signals import Signal, Step
+from triage.analysis.evaluate.values import LazyImport
+
+if TYPE_CHECKING:
+    from triage.analysis.evaluate.frames import Frame
+    from triage.analysis.evaluate.machine import Machine
+
+
+def compile_import(node: ast.Import) -> Step:
+    def run(w: Machine, f: Frame) -> Signal | None:
+        for alias in node.names:
+            w.require(alias.name, f)
+            module = w.import_module(alias.name)
+            if alias.asname:
+                f.assign(w, alias.asname, module)
+            else:
+                f.assign(w, alias.name.split(".")[0], w.import_module(alias.name.split(".")[0]))
+        return None
+
+    return run
+
+
+def compile_import_from(node: ast.ImportFrom) -> Step:
+    def run(w: Machine, f: Frame) -> Signal | None:
+        base = w.absolute_name(f.module, node.module or "", node.level)
+        w.require(base, f)
+        for alias in node.names:
+            if alias.name == "*":
+                w.import_star(f, base)
+            else:
+                w.preload(base, alias.name)
+                f.assign(w, alias.asname or alias.name, LazyImport(base, alias.name))
+        return None
+
+    return run
+
+
+def compile_delete(node: ast.Delete) -> Step:
+    def run(w: Machine, f: Frame) -> Signal | None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                w.heap.delete(f.locals, target.id)
+            elif isinstance(target, ast.Attribute):
+                w.delete_attribute(compile_expression(target.value)(w, f), target.attr)
+            elif isinstance(target, ast.Subscript):
+                w.delete_item(compile_expression(target.value)(w, f), compile_expression(target.slice)(w, f))
+        return None
+
+    return run
+
+
+def compile_global(node: ast.Global) -> Step:
+    def run(w: Machine, f: Frame) -> Signal | None:
+        f.globals |= set(node.names)
+        return None
+
+    return run
+
+
+def compile_nonlocal(node: ast.Nonlocal) -> Step:
+    def run(w: Machine, f: Frame) -> Signal | None:
+        f.nonlocals |= set(node.names)
+        return None
+
+    return run

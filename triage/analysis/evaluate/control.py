@@ -1,0 +1,239 @@
+"""Loops, exception handlers, `with`, and the trail of a real traceback."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from triage.analysis.evaluate.forks import Forks
+from triage.analysis.evaluate.frames import Frame, Pending
+from triage.analysis.evaluate.signals import Signal, Step
+from triage.analysis.evaluate.values import ABSENT, Maybe, TargetRaise, Unknown, Value, show
+
+MAX_ROUNDS, MAX_ROUNDS_IN_FORK = 2000, 50  # of a while loop
+
+
+class Control(Forks):
+    """Control flow beyond a plain test."""
+
+    def loop(self, f: Frame, items: list[Value], bind: Callable[[Value], None], body: Step, orelse: Step) -> Signal | None:
+        root = f.root()
+        outer = root.pending
+        root.pending = []
+        kept: list[Pending] = []
+        result: Signal | None = None
+        ended = False
+        items = list(items)
+        for at, item in enumerate(items):
+            f.more_items = at + 1 < len(items)
+            bind(item.value if isinstance(item, Maybe) else item)
+            if isinstance(item, Maybe):
+                signal = self.fork(f, Unknown(f"?maybe {item.why}", item.why), lambda: body(self, f), lambda: None)
+            else:
+                signal = body(self, f)
+            self.settle_loop(root, "continue")
+            if signal is not None and signal.kind != "continue":
+                result, ended = (signal if signal.kind == "return" else None), True
+                break
+        f.more_items = False
+        if not ended and result is None:
+            result = orelse(self, f)
+        self.settle_loop(root, "break")
+        kept = root.pending
+        root.pending = [*outer, *kept]
+        return result
+
+    def settle_loop(self, f: Frame, kind: str) -> None:
+        """Join the paths that left by break or continue; returns stay pending until the function ends."""
+        for at in range(len(f.pending) - 1, -1, -1):
+            path = f.pending[at]
+            if path.signal.kind == kind:
+                self.heap.merge(path.diff, path.mark, path.why)
+                self.heap.release()
+                del f.pending[at]
+
+    def loop_while(self, f: Frame, test: Callable[[], Value], body: Step, orelse: Step) -> Signal | None:
+        rounds = 0
+        root = f.root()
+        outer, root.pending = root.pending, []
+        result: Signal | None = None
+        while True:
+            rounds += 1
+            self.tick()
+            value = test()
+            truth = self.truth(value)
+            if truth is False:
+                result = orelse(self, f)
+                break
+            if truth is None or rounds > (MAX_ROUNDS if self.heap.depth <= 1 else MAX_ROUNDS_IN_FORK):
+                start = len(self.heap.journal)
+                self.fork(
+                    f,
+                    value if truth is None else Unknown("?while", "a loop of unknown length"),
+                    lambda: body(self, f),
+                    lambda: None,
+                )
+                self.settle_loop(root, "continue")
+                self.heap.blur(start, "a loop of unknown length")
+                break
+            signal = body(self, f)
+            self.settle_loop(root, "continue")
+            if signal is not None and signal.kind != "continue":
+                result = signal if signal.kind == "return" else None
+                break
+        self.settle_loop(root, "break")
+        root.pending = [*outer, *root.pending]
+        return result
+
+    def run_try(
+        self,
+        f: Frame,
+        body: Step,
+        handlers: list[tuple[Callable[..., Value] | None, str | None, Step]],
+        orelse: Step,
+        final: Step,
+        pinned_handlers: bool,
+    ) -> Signal | None:
+        wanted: list[Value] = []
+        for kind, _name, _step in handlers:
+            wanted.append(ABSENT if kind is None else kind(self, f))
+
+        def catches(exc: TargetRaise) -> bool | None:
+            answers = [True if w is ABSENT else self.matches_handler(exc, w) for w in wanted]
+            return True if True in answers else (None if None in answers else False)
+
+        def handle(exc: TargetRaise) -> Signal | None:
+            for kind, (_k, name, step) in zip(wanted, handlers, strict=True):
+                if kind is ABSENT or self.matches_handler(exc, kind) is not False:
+                    if name:
+                        f.assign(self, name, self.exception_value(exc))
+                    f.handled.append(exc)
+                    try:
+                        return step(self, f)
+                    finally:
+                        f.handled.pop()
+            raise exc
+
+        def caught(exc: TargetRaise) -> Signal | None:
+            """The handler of what may be raised: how far the body came by then is not known."""
+            self.heap.merge({}, start, f"{exc.name} in try")
+            return handle(exc)
+
+        found: list[TargetRaise] = []
+        raised: TargetRaise | None = None
+        start = len(self.heap.journal)
+        signal: Signal | None = None
+        if handlers:
+            self.collectors.append((catches, found))
+        depth = len(self.stack)
+        try:
+            signal = body(self, f)
+        except TargetRaise as exc:
+            raised = exc
+            exc.trail.append((f.module.file, f.root().stmt.lineno if f.root().stmt else 0, f.name))  # type: ignore[union-attr]
+        finally:
+            del self.stack[depth:]
+            if handlers:
+                self.collectors.pop()
+        leaving: TargetRaise | None = None
+        try:
+            if raised is not None and catches(raised) is not False and not raised.assumed:
+                signal = handle(raised)
+            elif raised is not None:
+                raised.trail.pop()
+                leaving = raised
+            elif pinned_handlers and handlers:
+                signal = handle(found[0] if found else TargetRaise(Exception, ()))
+            elif found and not f.pin:
+                first = found[0]
+                before = signal
+                signal = self.fork(
+                    f,
+                    Unknown(f"?{first.name} in try", f"{first.name} may be raised and handled"),
+                    lambda: caught(first),
+                    lambda: before if before is not None else orelse(self, f),
+                )
+            elif signal is None:
+                signal = orelse(self, f)
+        except TargetRaise as exc:
+            leaving = exc
+        root = f.root()
+        stmt = root.stmt
+        ending = final(self, f)
+        if ending is not None:
+            return ending
+        root.stmt = stmt
+        if leaving is not None:
+            raise leaving
+        return signal
+
+    def run_with(self, f: Frame, managers: list[Value], body: Step) -> Signal | None:
+        """The body between entering and leaving; a manager may swallow what the body raises."""
+        raised: TargetRaise | None = None
+        signal: Signal | None = None
+        depth, root = len(self.stack), f.root()
+        try:
+            signal = body(self, f)
+        except TargetRaise as exc:
+            raised = exc
+            del self.stack[depth:]
+        stmt = root.stmt
+        for manager in reversed(managers):
+            swallows = self.truth(self.leave(manager, raised))
+            if raised is not None and swallows is not False and not raised.assumed:
+                if swallows is None:
+                    self.maybe(raised, f"{show(manager)} may handle it")
+                raised = None
+        root.stmt = stmt
+        if raised is not None:
+            raise raised
+        return signal
+
+    def match_trail(self, frame: Frame, first: int, last: int) -> None:
+        at = self.trail_at + 1
+        if at >= len(self.trail):
+            return
+        place = self.trail[at]
+        if place.file != frame.module.file or place.function != frame.name or not first <= place.line <= last:
+            return
+        if at > 0:
+            top = self.stack[-1] if self.stack else None
+            if top is None or not top.root().pin or top.stmt is None or not top.root().stmt_holds_pin(top.stmt):
+                return
+        frame.pin = place.line
+
+    def run_pinned(self, f: Frame, pairs: list[tuple[Step, ast.stmt]]) -> Signal | None:
+        """A block one of whose statements the trail says was reached."""
+        for step, node in pairs:
+            last = node.end_lineno or node.lineno
+            if last < f.pin:
+                before = len(self.maybes)
+                try:
+                    signal = step(self, f)
+                except TargetRaise as early:
+                    text = f"{f.module.file}:{node.lineno}: evaluation raises {early.name}, the traceback shows that it went on"
+                    self.contradictions.append(text)
+                    continue
+                del self.maybes[before:]
+                if signal is not None:
+                    self.contradictions.append(
+                        f"{f.module.file}:{node.lineno}: evaluation leaves, the traceback shows that it went on"
+                    )
+                continue
+            if node.lineno > f.pin:
+                break
+            signal = step(self, f)
+            if f.more_items and signal is None:
+                return None
+            exc = TargetRaise(Unknown("?raised", "the log shows an exception here"), ())
+            exc.assumed = True
+            f.stmt = node if not _has_inner(node, f.pin) else f.stmt
+            raise exc
+        return None
+
+
+def _has_inner(node: ast.stmt, line: int) -> bool:
+    """Whether a statement nested in `node` holds the line."""
+    return any(
+        isinstance(n, ast.stmt) and n is not node and n.lineno <= line <= (n.end_lineno or n.lineno) for n in ast.walk(node)
+    )
