@@ -130,6 +130,8 @@ class EngineProfile:
     protected: Mapping[str, str] = field(default_factory=dict)  # dest or variable -> reason it is never changed without consent
     secret: tuple[str, ...] = ()  # flag and variable names (fnmatch patterns) whose values are masked
     capabilities: Mapping[str, str] = field(default_factory=dict)  # dest -> what is lost when it is removed
+    roles: Mapping[str, str] = field(default_factory=dict)  # dest -> what the server becomes when it is set unasked
+    platforms: Mapping[str, str] = field(default_factory=dict)  # pattern of dests and values -> the device they are for
     environment_prefixes: tuple[str, ...] = ()  # variables that belong to the engine
     model_path_fields: tuple[str, ...] = ()
     declares: tuple[str, ...] = ()  # functions whose keyword arguments are settings that validation decides

@@ -1,8 +1,9 @@
 """Searches the smallest plausible edits under which the launch passes all of its validation, and ranks them.
 
-Uniform-cost search. At a failure the failing function is tried again with one, two or three settings changed (cheap), and
-what passes there is evaluated through the whole validation; a failure further on is expanded in turn. The search never
-repeats an argument list and never edits a setting twice. All bounds are arguments.
+Uniform-cost search. At a failure the failing function is tried again with one setting changed (cheap), and what passes
+there is evaluated through the whole validation; a failure further on is expanded in turn. Two and three settings at once
+are tried only when no cheaper node is left. The search never repeats an argument list and never edits a setting twice. All
+bounds are arguments.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import Candidate, Context, find_candidates
+from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates
 from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Trial, Value
-from triage.analysis.evaluate.values import Unknown, has_unknown, same, show
-from triage.analysis.flags import Options
+from triage.analysis.ranking import Judged, Unit, judge, silent_changes
 from triage.argv import edit_args
-from triage.model import Certainty, Edit, Location, Patch, SilentChange
+from triage.model import Edit, Patch
 
 EvaluatorFor = Callable[[Mapping[str, str]], Evaluator]
+
+_UNKNOWN, _MOVED, _DOUBTED = 0.5, 0.4, 1.0  # what a change costs more that was not seen to pass the failing function
+_STEPS = 400_000  # statements of trials at one failure
+_SAME_SHAPE = 2  # patches that differ in values only
+_POOL = {1: 200, 2: 26, 3: 14}
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,9 @@ class Limits:
 
     edits: int = 3
     evaluations: int = 60  # of whole validations
-    trials: int = 600  # of one failing function, for each failure
+    trials: int = 400  # of one failing function, for each failure and number of edits
     patches: int = 5
+    alternatives: int = 6  # evaluations after the best patch is known
     margin: float = 3.0  # how much dearer than the best a further patch may be
 
 
@@ -42,12 +48,17 @@ class Target:
     span: tuple[str, int, int] | None = None
 
     def holds(self, place: Place | None) -> bool:
-        return place is not None and self.span is not None and place.file == self.span[0] and self.span[1] <= place.line <= self.span[2]
+        return (
+            place is not None
+            and self.span is not None
+            and place.file == self.span[0]
+            and self.span[1] <= place.line <= self.span[2]
+        )
 
 
 @dataclass(frozen=True)
 class Search:
-    """What was found, and whether the search ended by itself."""
+    """What was found, and whether the search ended by itself: nothing within its domain would rank before the first patch."""
 
     patches: tuple[Patch, ...]
     evaluations: int
@@ -57,112 +68,151 @@ class Search:
 @dataclass(frozen=True)
 class _Node:
     cost: float
-    edits: tuple[Edit, ...]
-    fields: frozenset[str]
-    count: int  # edits as a person counts them: a renamed flag is one
+    units: tuple[Unit, ...] = ()
+    fields: frozenset[str] = frozenset()
+    size: int = 1  # how many settings to change at once where it fails
 
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return tuple(e for unit in self.units for e in unit)
 
-@dataclass(frozen=True)
-class _Found:
-    node: _Node
-    evaluation: Evaluation
+    @property
+    def shape(self) -> frozenset[tuple[str, str]]:
+        return frozenset((e.action, e.name) for e in self.edits)
 
 
 class _Searcher:
     def __init__(
-        self, evaluator_for: EvaluatorFor, context: Context, limits: Limits, target: Target, skip: frozenset[object]
+        self, evaluator_for: EvaluatorFor, context: Context, limits: Limits, target: Target, tried: Sequence[Patch]
     ) -> None:
         self.evaluator_for = evaluator_for
         self.context = context
         self.limits = limits
         self.target = target
-        self.skip = skip
+        self.skip = {(p.args, tuple(sorted({**context.env, **p.env}.items()))) for p in tried}
+        self.own = {e.name for p in tried for e in p.edits if e.action in ("add", "set", "env")}
         self.queue: list[tuple[float, int, _Node]] = []
         self.order = itertools.count()
         self.seen: set[object] = set()
-        self.found: list[_Found] = []
+        self.found: list[Judged] = []
+        self.shapes: Counter[frozenset[tuple[str, str]]] = Counter()
         self.evaluations = 0
 
     # ------------------------------------------------ one launch
-    def launch(self, node: _Node) -> tuple[tuple[str, ...], dict[str, str]] | None:
+    def launch(self, units: Sequence[Unit]) -> tuple[tuple[str, ...], dict[str, str]] | None:
+        edits = [e for unit in units for e in unit]
         try:
-            args = edit_args(self.context.args, node.edits)
+            args = edit_args(self.context.args, edits)
         except ValueError:
             return None
-        env = dict(self.context.env)
-        for edit in node.edits:
-            if edit.action == "env" and edit.new is not None:
-                env[edit.name] = edit.new
-        return args, env
+        return args, {**self.context.env, **{e.name: e.new for e in edits if e.action == "env" and e.new is not None}}
 
     def visit(self, node: _Node) -> None:
-        launch = self.launch(node)
+        launch = self.launch(node.units)
         if launch is None:
             return
         args, env = launch
-        key = (args, tuple(sorted(env.items())))
-        if key in self.seen or (node.edits and key in self.skip):
+        key = (args, tuple(sorted(env.items())), node.size)
+        if key in self.seen or (node.units and key[:2] in self.skip) or self.shapes[node.shape] >= _SAME_SHAPE:
             return
         self.seen.add(key)
         self.evaluations += 1
         context = replace(self.context, args=args, env=env)
+        evaluator = self.evaluator_for(env)
 
         def expand(trial: LocalTrial, evaluation: Evaluation) -> None:
-            if node.count < self.limits.edits and evaluation.raised is not None:
-                self.expand(node, trial, evaluation, context)
+            if len(node.units) < self.limits.edits and evaluation.raised is not None and not evaluation.raised.usage:
+                self.expand(node, trial, evaluation, context, evaluator)
 
-        trail = () if node.edits else self.target.trail
-        evaluation = self.evaluator_for(env).evaluate(args, trail, expand)
+        evaluation = evaluator.evaluate(args, () if node.units else self.target.trail, expand)
         if evaluation.raised is None and not evaluation.why:
-            if any(self.target.holds(p.site) for p in evaluation.possible) or not node.edits:
-                return  # for all that is known it fails as before
-            self.found.append(_Found(node, evaluation))
-        elif evaluation.raised is not None and evaluation.raised.usage and node.count < self.limits.edits:
-            for candidate in find_candidates(evaluation.raised, evaluation, context):
+            if node.units and not any(self.target.holds(p.site) for p in evaluation.possible):
+                self.accept(node, evaluation, args, env)
+        elif evaluation.raised is not None and evaluation.raised.usage and len(node.units) < self.limits.edits:
+            for candidate in find_candidates(evaluation.raised, evaluation, context, evaluator):
                 self.push(node, (candidate,))
 
+    def accept(self, node: _Node, evaluation: Evaluation, args: tuple[str, ...], env: Mapping[str, str]) -> None:
+        self.found.append(judge(self.context, node.units, node.cost, node.fields, evaluation, args, env))
+        self.shapes[node.shape] += 1
+        last = node.units[-1] if node.units else ()
+        if len(last) == 1 and last[0].action == "remove" and last[0].old is not None:
+            self.offer_own_choice(node, last[0], evaluation)
+
+    def offer_own_choice(self, node: _Node, edit: Edit, evaluation: Evaluation) -> None:
+        """In place of removing a flag: the value that the release itself takes where the flag is left out."""
+        option = self.context.options.find(edit.name)
+        used = evaluation.settings.get(option.field) if option is not None else None
+        if option is None or option.flag.kind != "value" or isinstance(used, bool) or not isinstance(used, str | int | float):
+            return
+        if str(used) == edit.old or (option.flag.choices is not None and str(used) not in option.flag.choices):
+            return
+        new = (Edit("set", edit.name, edit.old, str(used)),)
+        child = _Node(node.cost - REMOVE + SET, (*node.units[:-1], new), node.fields)
+        heapq.heappush(self.queue, (child.cost, next(self.order), child))
+
     def push(self, node: _Node, candidates: Sequence[Candidate], extra: float = 0.0) -> None:
-        fields = frozenset(c.field for c in candidates if c.field)
-        cost = node.cost + extra + sum(c.cost for c in candidates)
-        edits = (*node.edits, *(e for c in candidates for e in c.edits))
-        child = _Node(cost, edits, node.fields | fields, node.count + len(candidates))
+        if any(e.action == "remove" and e.name in self.own and len(c.edits) == 1 for c in candidates for e in c.edits):
+            return  # it would undo an earlier fix
+        cost = round(node.cost + extra + sum(c.cost for c in candidates), 3)
+        fields = node.fields | {c.field for c in candidates if c.field}
+        child = _Node(cost, (*node.units, *(c.edits for c in candidates)), fields)
         heapq.heappush(self.queue, (cost, next(self.order), child))
 
     # ------------------------------------------------ one failure
-    def expand(self, node: _Node, trial: LocalTrial, evaluation: Evaluation, context: Context) -> None:
-        """Queue what gets past this failure in its own function: one change, else two, else three."""
+    def expand(self, node: _Node, trial: LocalTrial, evaluation: Evaluation, context: Context, evaluator: Evaluator) -> None:
+        """Queue what gets past this failure in its own function with `node.size` changes, and the turn for one more."""
         assert evaluation.raised is not None
         touched = {e.name for e in node.edits}
         candidates = [
             c
-            for c in find_candidates(evaluation.raised, evaluation, context)
+            for c in find_candidates(evaluation.raised, evaluation, context, evaluator)
             if c.field not in node.fields and not any(e.name in touched for e in c.edits)
         ]
-        trials = 0
+        size = node.size
+        if size > 1:
+            candidates = [c for c in candidates if c.field and c.edits[0].action != "remove"]
+        pool = candidates[: _POOL.get(size, 10)]
+        groups = [g for g in itertools.combinations(pool, size) if len({c.field or c.edits for c in g}) == size]
+        groups.sort(key=lambda g: sum(c.cost for c in g))
+        allowed = min(self.limits.trials, max(40, _STEPS // max(trial.cost, 1)))
         moved: Counter[str] = Counter()
-        passed: list[Candidate] = []
-        for size in range(1, self.limits.edits - node.count + 1):
-            pool = candidates if size == 1 else [c for c in candidates if c.field and c not in passed][: 26 if size == 2 else 14]
-            for group in itertools.combinations(pool, size):
-                if size > 1 and (len({c.field for c in group}) < size or any(c.edits[0].action == "remove" for c in group)):
-                    continue
-                if trials >= self.limits.trials:
-                    return
-                trials += 1
-                answer = self.attempt(trial, group)
-                if answer == "fails" or (answer == "moved" and (size > 1 or not self.is_step(group[0], moved))):
-                    continue
-                if size == 1 and answer == "passes":
-                    passed.append(group[0])
-                self.push(node, group, {"passes": 0.0, "unknown": 0.5, "moved": 0.4}[answer])
+        unread: Counter[str] = Counter()
+        passing: set[Candidate] = set()
+        if size > 1:
+            passing = {c for c in pool if self.attempt(trial, (c,)) == "passes"}
+        for group in groups:
+            if passing.intersection(group):
+                continue
+            if allowed <= 0:
+                break
+            allowed -= 1
+            extra = self.price(group, self.attempt(trial, group), moved, unread)
+            if extra is not None:
+                self.push(node, group, extra)
+        if len(node.units) + size < self.limits.edits:
+            cheapest = sorted({c.field: c.cost for c in reversed(candidates) if c.edits[0].action != "remove"}.values())
+            if len(cheapest) > size:
+                bound = round(node.cost + sum(cheapest[: size + 1]), 3)
+                heapq.heappush(self.queue, (bound, next(self.order), replace(node, size=size + 1)))
 
     @staticmethod
-    def is_step(candidate: Candidate, moved: Counter[str]) -> bool:
-        """Whether to go on from a change that gets past the failing statement and meets another one in the same function:
-        for the two most plausible values of each setting."""
-        name = candidate.edits[0].name
-        moved[name] += 1
-        return candidate.edits[0].action in ("add", "set", "env") and moved[name] <= 2
+    def price(group: Sequence[Candidate], answer: Trial, moved: Counter[str], unread: Counter[str]) -> float | None:
+        """What a group costs more for how the trial came out; None: it is not worth an evaluation."""
+        if answer == "passes":
+            return 0.0
+        first = group[0].edits[0]
+        if first.action == "remove":  # what would stand there then is decided before this function
+            return _DOUBTED
+        if len(group) > 1:
+            return _UNKNOWN if answer == "unknown" else None
+        if answer == "unknown":
+            unread[first.name] += 1
+            return _UNKNOWN if unread[first.name] <= 6 else None
+        if answer == "moved":  # past the failing statement, to another one of the same function
+            moved[first.name] += 1
+            return _MOVED if moved[first.name] <= 2 else None
+        return None
 
     def attempt(self, trial: LocalTrial, group: Sequence[Candidate]) -> Trial:
         settings: dict[str, Value] = {}
@@ -178,19 +228,39 @@ class _Searcher:
 
     # ------------------------------------------------ the search
     def run(self) -> bool:
-        """Whether the search came to its own end."""
-        self.visit(_Node(0.0, (), frozenset(), 0))
+        """Whether the best patch of the domain was found, or none is in it."""
+        self.visit(_Node(0.0))
+        last: int | None = None  # evaluations up to which alternatives are looked for, once the best is known
         while self.queue:
             cost, _, node = heapq.heappop(self.queue)
-            best = min((f.node.cost for f in self.found), default=None)
-            if best is not None and (cost > best + self.limits.margin or len(self.found) >= 3 * self.limits.patches):
-                return True
-            if any(set(f.node.edits) < set(node.edits) for f in self.found):
+            best = min((f.score for f in self.found), default=None)
+            if best is not None and cost >= best:
+                last = self.evaluations + self.limits.alternatives if last is None else last
+                if cost > best + self.limits.margin or self.evaluations >= last or len(self.found) >= self.limits.patches:
+                    return True
+            if node.size == 1 and any(set(f.units) < set(node.units) for f in self.found):
                 continue
             if self.evaluations >= self.limits.evaluations:
-                return False
+                return last is not None
             self.visit(node)
         return True
+
+    def minimal(self, judged: Judged) -> Judged:
+        """The same patch without what can be left out."""
+        for i in range(len(judged.units) if len(judged.units) > 1 else 0):
+            units = (*judged.units[:i], *judged.units[i + 1 :])
+            launch = self.launch(units)
+            if launch is None:
+                continue
+            args, env = launch
+            if (args, tuple(sorted(env.items())), 1) in self.seen:
+                continue
+            self.evaluations += 1
+            evaluation = self.evaluator_for(env).evaluate(args)
+            if evaluation.verdict == "passes" and (args, tuple(sorted(env.items()))) not in self.skip:
+                share = judged.score * len(units) / len(judged.units)
+                return self.minimal(judge(self.context, units, share, frozenset(), evaluation, args, env))
+        return judged
 
 
 def find_patches(
@@ -201,74 +271,17 @@ def find_patches(
     limits: Limits = Limits(),
 ) -> Search:
     """Ranked minimal patches of a launch that fails. `tried`: patches that are not to be proposed again."""
-    skip = frozenset((p.args, tuple(sorted({**context.env, **p.env}.items()))) for p in tried)
-    searcher = _Searcher(evaluator_for, context, limits, target, skip)
+    searcher = _Searcher(evaluator_for, context, limits, target, tried)
     complete = searcher.run()
-    ranked = sorted((_judge(f, searcher) for f in searcher.found), key=lambda pair: pair[0])
-    patches: list[Patch] = []
-    for _key, patch in ranked:
-        if not any(set(p.edits) <= set(patch.edits) for p in patches):
-            patches.append(patch)
-    return Search(tuple(patches[: limits.patches]), searcher.evaluations, complete)
+    ranked = sorted(searcher.found, key=lambda j: j.order)
+    kept: list[Judged] = []
+    for judged in ranked:
+        if len(kept) >= limits.patches:
+            break
+        smallest = searcher.minimal(judged) if len(kept) < 3 else judged
+        if not any(set(k.units) <= set(smallest.units) for k in kept):
+            kept.append(smallest)
+    return Search(tuple(k.patch for k in kept), searcher.evaluations, complete)
 
 
-def _judge(found: _Found, searcher: _Searcher) -> tuple[tuple[object, ...], Patch]:
-    """The patch of a node, with its rank: what is lost of what was typed first, then plausibility, then size."""
-    context, node, evaluation = searcher.context, found.node, found.evaluation
-    launch = searcher.launch(node)
-    assert launch is not None
-    args, env = launch
-    silent = silent_changes(evaluation, context.options, args)
-    losses: list[str] = []
-    removed = changed = capabilities = 0
-    renamed = {e.new for e in node.edits if e.action == "add" and e.new is not None}
-    for edit in node.edits:
-        if edit.action in ("remove", "set") and not (edit.action == "remove" and edit.old in renamed and edit.old is not None):
-            removed += edit.action == "remove"
-            changed += edit.action == "set"
-            option = context.options.find(edit.name)
-            lost = context.profile.capabilities.get(option.field) if option is not None else None
-            capabilities += lost is not None
-            was = f"{edit.name} {edit.old}".strip() if edit.old else edit.name
-            losses.append(f"{was} is {'removed' if edit.action == 'remove' else f'changed to {edit.new}'}" + (f": {lost}" if lost else ""))
-    losses += [f"{context.options.flag_of().get(s.field, s.field)} {s.asked} becomes {s.used}" for s in silent]
-    new_risks = [p for p in evaluation.possible if node.fields & p.reads.union(*p.guards[:3])]
-    certainty: Certainty = "proved" if evaluation.verdict == "passes" else ("likely" if not new_risks else "guess")
-    patch = Patch(
-        edits=node.edits,
-        args=args,
-        env={e.name: e.new for e in node.edits if e.action == "env" and e.new is not None},
-        certainty=certainty,
-        why=_why(certainty, evaluation),
-        losses=tuple(losses),
-        silent=silent,
-    )
-    rank = ("proved", "likely", "guess").index(certainty)
-    return (removed, changed + len(silent), capabilities, rank == 2, round(node.cost, 3), node.count, rank, args, sorted(env.items())), patch
-
-
-def _why(certainty: Certainty, evaluation: Evaluation) -> str:
-    if certainty == "proved":
-        return f"evaluated through the whole argument validation ({evaluation.steps} statements): nothing refuses it"
-    hangs = "; ".join(dict.fromkeys(p.depends for p in evaluation.possible if p.depends))
-    return f"nothing in the argument validation surely refuses it; some checks hang on what is not known: {hangs[:300]}"
-
-
-def silent_changes(evaluation: Evaluation, options: Options, args: Sequence[str]) -> tuple[SilentChange, ...]:
-    """Typed values that validation replaced: asked, used, and the line that did it."""
-    out: list[SilentChange] = []
-    for name in options.typed(args):
-        asked, used = evaluation.given.get(name), evaluation.settings.get(name)
-        if isinstance(used, Unknown) or has_unknown(used) or has_unknown(asked) or name not in evaluation.settings:
-            continue
-        if same(asked, used) or asked == used or _only_normalized(asked, used):
-            continue
-        last = next((w for w in reversed(evaluation.writes) if w.field == name), None)
-        where = Location(last.place.file, last.place.line) if last is not None and last.place.file else None
-        out.append(SilentChange(name, show(asked), show(used), where))
-    return tuple(out)
-
-
-def _only_normalized(asked: Value, used: Value) -> bool:
-    """The same value in another form: a text parsed to JSON, a list of one."""
-    return isinstance(asked, str) and not isinstance(used, (str, int, float, type(None)))
+__all__ = ["EvaluatorFor", "Limits", "Search", "Target", "find_patches", "silent_changes"]

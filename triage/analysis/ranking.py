@@ -1,0 +1,106 @@
+"""What a found patch costs the user: typed values that are lost or replaced, and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from triage.analysis.candidates import Context, turns_off
+from triage.analysis.evaluate import Evaluation, Value
+from triage.analysis.evaluate.values import Unknown, has_unknown, same, show
+from triage.analysis.flags import Options
+from triage.model import Certainty, Edit, Location, Patch, SilentChange
+
+SILENT = 1.5  # a typed value that is replaced without a word
+GUESS = 2.0
+
+Unit = tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A patch with its score (lower is better) and a key that orders equal scores."""
+
+    score: float
+    key: tuple[object, ...]
+    patch: Patch
+    units: tuple[Unit, ...]
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        return (self.score, *self.key)
+
+
+def judge(
+    context: Context,
+    units: Sequence[Unit],
+    cost: float,
+    fields: frozenset[str],
+    evaluation: Evaluation,
+    args: tuple[str, ...],
+    env: Mapping[str, str],
+) -> Judged:
+    """`context` is that of the launch as typed, `args` and `env` those of the patched one."""
+    edits = tuple(e for unit in units for e in unit)
+    silent = silent_changes(evaluation, context.options, args)
+    new_risks = [p for p in evaluation.possible if fields & p.reads.union(*p.guards[:3])]
+    certainty: Certainty = "proved" if evaluation.verdict == "passes" else ("likely" if not new_risks else "guess")
+    flag_of = context.options.flag_of()
+    losses = [text for unit in units for text in _losses(unit, context)]
+    losses += [f"{flag_of.get(s.field, s.field)} {s.asked} becomes {s.used}" for s in silent]
+    patch = Patch(
+        edits=edits,
+        args=args,
+        env={e.name: e.new for e in edits if e.action == "env" and e.new is not None},
+        certainty=certainty,
+        why=_why(certainty, evaluation),
+        losses=tuple(losses),
+        silent=silent,
+    )
+    score = cost + SILENT * len(silent) + (GUESS if certainty == "guess" else 0.0)
+    rank = ("proved", "likely", "guess").index(certainty)
+    return Judged(round(score, 3), (len(units), rank, args, tuple(sorted(env.items()))), patch, tuple(units))
+
+
+def _losses(unit: Unit, context: Context) -> list[str]:
+    if len(unit) > 1:  # a renamed flag
+        return []
+    edit = unit[0]
+    option = context.options.find(edit.name)
+    field = option.field if option is not None else edit.name
+    lost = context.profile.capabilities.get(field)
+    if edit.action == "add":
+        off = turns_off(edit.name)
+        role = context.profile.roles.get(field)
+        return [f"{off} is turned off" if off else f"{edit.name}: {role}"] if off or role else []
+    if edit.action == "env":
+        return [] if edit.old is None else [f"{edit.name} is changed from {edit.old} to {edit.new}"]
+    was = f"{edit.name} {edit.old}".strip() if edit.old else edit.name
+    return [f"{was} is {'removed' if edit.action == 'remove' else f'changed to {edit.new}'}" + (f": {lost}" if lost else "")]
+
+
+def _why(certainty: Certainty, evaluation: Evaluation) -> str:
+    if certainty == "proved":
+        return f"evaluated through the whole argument validation ({evaluation.steps} statements): nothing refuses it"
+    hangs = "; ".join(dict.fromkeys(p.depends for p in evaluation.possible if p.depends))
+    return f"nothing in the argument validation surely refuses it; some checks hang on what is not known: {hangs[:300]}"
+
+
+def silent_changes(evaluation: Evaluation, options: Options, args: Sequence[str]) -> tuple[SilentChange, ...]:
+    """Typed values that validation replaced: asked, used, and the line that did it."""
+    out: list[SilentChange] = []
+    for name in options.typed(args):
+        asked, used = evaluation.given.get(name), evaluation.settings.get(name)
+        if isinstance(used, Unknown) or has_unknown(used) or has_unknown(asked) or name not in evaluation.settings:
+            continue
+        if same(asked, used) or asked == used or _only_normalized(asked, used):
+            continue
+        last = next((w for w in reversed(evaluation.writes) if w.field == name), None)
+        where = Location(last.place.file, last.place.line) if last is not None and last.place.file else None
+        out.append(SilentChange(name, show(asked), show(used), where))
+    return tuple(out)
+
+
+def _only_normalized(asked: Value, used: Value) -> bool:
+    """The same value in another form: a text parsed to JSON, a list of one."""
+    return isinstance(asked, str) and not isinstance(used, (str, int, float, type(None)))

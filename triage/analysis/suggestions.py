@@ -1,0 +1,287 @@
+"""Values worth trying for a setting: what the source compares it with or assigns to it, what the message names, its
+declared choices and default, and the numbers beside it; each with what it costs in plausibility.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from triage.analysis.evaluate import Evaluator, Raised, Value
+from triage.analysis.evaluate.values import Module, OutOfBudget, TargetRaise
+from triage.analysis.flags import Option, Options
+from triage.analysis.source import function_chain, read_module, statement_chain
+from triage.protocols import SourceTree
+
+Resolve = Callable[[str, ast.expr], Value]
+
+MAX_MESSAGE = 4000
+_FAR = 0.3  # a constant elsewhere in the functions on the way, against one in the failing tests
+_NUMBER = re.compile(r"-?\d{1,9}")
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What source and message say about values. Constants cost 0 in the failing tests and more elsewhere."""
+
+    compared: Mapping[str, Mapping[Value, float]] = field(default_factory=dict)
+    assigned: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # by the release itself, commonest first
+    advised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    words: frozenset[str] = frozenset()  # of the message
+    numbers: tuple[int, ...] = ()  # typed for settings that the failure hangs on
+
+
+def read_hints(failure: Raised, tree: SourceTree, options: Options, files: Iterable[str], resolve: Resolve) -> Hints:
+    """`files`: those that validation wrote settings in."""
+    message = (failure.message or "")[:MAX_MESSAGE]
+    counts: dict[str, dict[Value, int]] = {}
+    for file in sorted({*files, *(p.file for p in failure.places)}):
+        module = read_module(tree, file)
+        for name, values in assigned_constants(module.tree).items() if hasattr(module, "tree") else ():
+            for value, times in values.items():
+                known = counts.setdefault(name, {})
+                known[value] = known.get(value, 0) + times
+    assigned = {n: tuple(sorted(v, key=lambda one: (-v[one], str(one)))) for n, v in counts.items()}
+    return Hints(
+        read_constants(failure, tree, resolve),
+        assigned,
+        advice_of(message, options),
+        frozenset(re.findall(r"[\w.-]*\w", message)),
+    )
+
+
+def advice_of(message: str, options: Options) -> dict[str, tuple[str, ...]]:
+    """Settings that a message names by their flags or as NAME=VALUE, with the values beside them. A hint, not an answer."""
+    out: dict[str, tuple[str, ...]] = {}
+    for match in re.finditer(r"(--[A-Za-z][\w-]*)(?:[ =]+['\"`]?(-?\w[\w.+-]*)['\"`]?)?", message[:MAX_MESSAGE]):
+        option = options.by_name.get(match.group(1))
+        if option is not None:
+            out[option.field] = (*out.get(option.field, ()), *([match.group(2)] if match.group(2) else []))
+    for match in re.finditer(r"\b([A-Z][A-Z0-9_]{4,})=(\w+)", message[:MAX_MESSAGE]):
+        out[f"env:{match.group(1)}"] = (match.group(2),)
+    return out
+
+
+# ---------------------------------------------------------------- constants in the source
+def make_resolve(evaluator: Evaluator) -> Resolve:
+    """Looks a name of a module up (a constant, or an attribute of one) in the evaluator's loaded modules."""
+    machine = evaluator.machine
+
+    def resolve(file: str, node: ast.expr) -> Value:
+        dotted = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        try:
+            if isinstance(node, ast.Name):
+                module = machine.import_module(dotted)
+                return machine.module_attribute(module, node.id) if isinstance(module, Module) else None
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                return machine.find_attribute(resolve(file, node.value), node.attr)
+        except (TargetRaise, OutOfBudget):
+            return None
+        return None
+
+    return resolve
+
+
+def read_constants(failure: Raised, tree: SourceTree, resolve: Resolve) -> dict[str, dict[Value, float]]:
+    """Setting -> constants that the functions on the failing path compare it with, lists of them and names included."""
+    out: dict[str, dict[Value, float]] = {}
+    for place in failure.places[-4:]:
+        module = read_module(tree, place.file)
+        chain = function_chain(module.tree, place.line) if hasattr(module, "tree") else []
+        if not chain or not hasattr(module, "tree"):
+            continue
+        near = {id(n) for test in _tests_at(module.tree, place.line) for n in ast.walk(test)}
+        local = _local_lists(chain[-1])
+        for node in ast.walk(chain[-1]):
+            for name, others in _comparisons(node):
+                for value in (v for other in others for v in _constants_in(other, place.file, local, resolve)):
+                    cost = 0.0 if id(node) in near else _FAR
+                    known = out.setdefault(name, {})
+                    known[value] = min(cost, known.get(value, cost))
+    return out
+
+
+def _tests_at(tree: ast.Module, line: int) -> Iterator[ast.AST]:
+    """The tests around a line and the innermost statement that holds it."""
+    chain = statement_chain(tree, line)
+    for node in chain:
+        if isinstance(node, ast.If | ast.While):
+            yield node.test
+        elif node is chain[-1] and not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node
+
+
+def _comparisons(node: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Name of a setting -> the expressions that it is compared or looked up with."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        for one in sides:
+            name = _setting_in(one)
+            if name is not None:
+                yield name, [s for s in sides if s is not one]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        name = _setting_in(node.left)
+        if name is not None:
+            yield name, [node.right]
+    elif isinstance(node, ast.Subscript):
+        name = _setting_in(node.slice)
+        if name is not None:
+            yield name, [node.value]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+        name = _setting_in(node.func.value)
+        if name is not None and node.func.attr in ("startswith", "endswith", "__eq__"):
+            yield name, list(node.args)
+
+
+def _setting_in(node: ast.expr) -> str | None:
+    """The attribute or name that a side of a comparison reads, through one call such as int() or .lower()."""
+    if isinstance(node, ast.Call):
+        if len(node.args) == 1 and isinstance(node.func, ast.Name):
+            return _setting_in(node.args[0])
+        if not node.args and isinstance(node.func, ast.Attribute):
+            return _setting_in(node.func.value)
+        return None
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _constants_in(node: ast.expr, file: str, local: Mapping[str, ast.expr], resolve: Resolve) -> Iterator[Value]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float) and not isinstance(node.value, bool):
+        yield node.value
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        if isinstance(node.operand.value, int | float):
+            yield -node.operand.value
+    elif isinstance(node, ast.List | ast.Tuple | ast.Set):
+        for item in node.elts:
+            yield from _constants_in(item, file, local, resolve)
+    elif isinstance(node, ast.Dict):
+        for key in node.keys:
+            if key is not None:
+                yield from _constants_in(key, file, local, resolve)
+    elif isinstance(node, ast.Name) and node.id in local:
+        yield from _constants_in(local[node.id], file, {}, resolve)
+    elif isinstance(node, ast.Name | ast.Attribute):
+        found = resolve(file, node)
+        values = found if isinstance(found, list | tuple | set | frozenset | dict) else [found]
+        yield from (v for v in values if isinstance(v, str | int | float) and not isinstance(v, bool))
+
+
+def _local_lists(function: ast.AST) -> dict[str, ast.expr]:
+    out: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if isinstance(node.value, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Constant):
+                out[node.targets[0].id] = node.value
+    return out
+
+
+@lru_cache(maxsize=128)
+def assigned_constants(tree: ast.Module) -> Mapping[str, Mapping[Value, int]]:
+    """Attribute or keyword -> texts and numbers that a module gives it, with how often."""
+    out: dict[str, dict[Value, int]] = {}
+
+    def note(name: str, node: ast.expr) -> None:
+        if isinstance(node, ast.IfExp):
+            note(name, node.body)
+            note(name, node.orelse)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str | int) and not isinstance(node.value, bool):
+            known = out.setdefault(name, {})
+            known[node.value] = known.get(node.value, 0) + 1
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute):
+                    note(target.attr, node.value)
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            note(node.arg, node.value)
+    return out
+
+
+# ---------------------------------------------------------------- values of one option
+def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, float]]:
+    """Texts to try with their cost, cheapest first. `known` is the setting's value at the failure."""
+    found: dict[str, float] = {}
+
+    def offer(value: Value, cost: float) -> None:
+        text = str(value)
+        if found.get(text, 99.0) > cost:
+            found[text] = cost
+
+    flag, name = option.flag, option.field
+    default = option.action.default
+    compared = hints.compared.get(name, {})
+    named = [v for v in hints.advised.get(name, ()) if flag.choices is None or v in flag.choices]
+    if flag.choices is not None:
+        assigned = [str(v) for v in hints.assigned.get(name, ())]
+        near = {str(v): cost for v, cost in compared.items()}
+        for place, choice in enumerate(flag.choices):
+            cost = 0.6 + min(0.3, 0.01 * place)
+            if choice in assigned:
+                cost = 0.2 + min(0.3, 0.03 * assigned.index(choice))
+            if choice in near:
+                cost = min(cost, 0.1 + near[choice])
+            if choice in hints.words:
+                cost = 0.05
+            offer(choice, 0.15 if choice == default else cost)
+    elif flag.type == "int" or (flag.type != "str" and any(isinstance(c, int) for c in compared)):
+        _offer_numbers(offer, known, default, compared, hints)
+        low = lowest(option)
+        meant = {str(v) for v in compared} | set(named) | {str(default)}
+        for text in [t for t in found if int(t) < low and t not in meant]:
+            del found[text]
+    else:
+        for value, cost in compared.items():
+            offer(value, 0.1 + cost)
+        for value in hints.assigned.get(name, ()):
+            offer(value, 0.3)
+        if flag.type == "float":
+            for value in ("0.5", "0.8", "0.9", "1.0"):
+                offer(value, 0.6)
+        if flag.type == "loads":  # a JSON text: the empty object is the one that asks for nothing
+            offer("{}", 0.5)
+        if isinstance(default, str | int | float) and not isinstance(default, bool):
+            offer(default, 0.2)
+    for text in named:
+        offer(text, 0.0)
+    return sorted(found.items(), key=lambda item: (item[1], len(item[0]), item[0]))
+
+
+def lowest(option: Option) -> int:
+    """The smallest number that a person would type unless the source names a smaller one: 1, or what the default shows."""
+    default = option.action.default
+    if isinstance(default, int) and not isinstance(default, bool):
+        return min(1, default)
+    return 1
+
+
+def _offer_numbers(
+    offer: Callable[[Value, float], None], known: Value, default: Value, compared: Mapping[Value, float], hints: Hints
+) -> None:
+    for number in hints.numbers:
+        for value, cost in (
+            (number - 1, 0.1), (number, 0.15), (number + 1, 0.2), (number // 2, 0.3), (number * 2, 0.4),
+        ):  # fmt: skip
+            offer(value, cost)
+    for constant, extra in compared.items():
+        if isinstance(constant, int):
+            for value, cost in ((constant, 0.0), (constant + 1, 0.2), (constant - 1, 0.25)):
+                offer(value, cost + extra if value >= 0 or value == constant else 9.0)
+    for word in sorted(hints.words):
+        if _NUMBER.fullmatch(word) and 0 < int(word) <= 1_000_000:
+            offer(int(word), 0.25)
+    if isinstance(known, int) and not isinstance(known, bool):
+        for value, cost in ((known // 2, 0.5), (known * 2, 0.5), (known + 1, 0.5), (known - 1, 0.5)):
+            offer(value, cost)
+    if isinstance(default, int) and not isinstance(default, bool):
+        offer(default, 0.1)
+    for value in (1, 2, 3, 4, 8):
+        offer(value, 0.3 + 0.02 * value)
+
+
+def typed_numbers(texts: Sequence[str | None]) -> tuple[int, ...]:
+    return tuple(int(t) for t in texts if t is not None and re.fullmatch(r"\d{1,9}", t))
