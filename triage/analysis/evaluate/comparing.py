@@ -52,6 +52,11 @@ _MARKERS = {
 }
 
 
+def key_in(box: dict[Value, Value], item: Value) -> str:
+    """The name of the test whether a key that is there on some paths only is there."""
+    return f"({show(item)} in mapping @{id(box)})"
+
+
 class Comparing(World):
     """Truth, comparison, membership, narrowing."""
 
@@ -181,6 +186,9 @@ class Comparing(World):
     def contains(self, box: Value, item: Value) -> Value:
         if isinstance(box, Unknown):
             return Unknown(f"({show(item)} in {show(box)})", box.why)
+        if isinstance(item, Unknown) and item.options and isinstance(box, (dict, list, tuple, set, frozenset)):
+            tried = self.each_option(item.options, lambda o: self.contains(box, o), item.key)
+            return self.from_options(tried, f"({show(item)} in {show(box)})", item.why)
         if isinstance(box, Instance):
             method = box.cls.lookup("__contains__") if isinstance(box.cls, Class) else ABSENT
             if method is not ABSENT:
@@ -192,7 +200,7 @@ class Comparing(World):
             if isinstance(item, Unknown):
                 return self.any_of([self.compare("==", k, item) for k in box])
             held = self.native(box.get, item, ABSENT)
-            return Unknown(f"({show(item)} in ...)", held.why) if isinstance(held, Maybe) else held is not ABSENT
+            return Unknown(key_in(box, item), held.why) if isinstance(held, Maybe) else held is not ABSENT
         if isinstance(box, (list, tuple, set, frozenset)):
             if (
                 type(item) in (str, int, bool, type(None))

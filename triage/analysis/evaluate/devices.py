@@ -83,6 +83,22 @@ def _memory_info(w: Machine, args: Args, named: Named) -> Value:
     return (Unknown("torch.cuda.mem_get_info()[0]", "the free GPU memory is not known"), total)
 
 
+def _nvml(answer: Callable[[Machine], Value]) -> Handler:
+    """A call of pynvml (nvidia-ml-py), which every host with an NVIDIA driver can answer."""
+
+    def run(w: Machine, args: Args, named: Named) -> Value:
+        if w.facts.device != "cuda":
+            return Unknown("pynvml", "what NVML answers on this host is not known")
+        return answer(w)
+
+    return run
+
+
+def _nvml_memory(w: Machine) -> Value:
+    free, total = _memory_info(w, [], {})
+    return Instance(External("pynvml.Memory"), {"total": total, "free": free}, opaque="nvmlDeviceGetMemoryInfo()")
+
+
 def _run(w: Machine, args: Args, named: Named) -> Value:
     """`nvidia-smi --query-gpu=memory.total`: the one command that validation runs and that facts answer."""
     command = args[0] if args else named.get("args")
@@ -104,6 +120,13 @@ def _run(w: Machine, args: Args, named: Named) -> Value:
 
 
 HANDLERS: dict[str, Handler] = {
+    "pynvml.nvmlInit": _nvml(lambda w: None),
+    "pynvml.nvmlShutdown": _nvml(lambda w: None),
+    "pynvml.nvmlDeviceGetCount": _nvml(lambda w: _device_count(w, [], {})),
+    "pynvml.nvmlDeviceGetHandleByIndex": _nvml(lambda w: Instance(External("pynvml.Device"), opaque="NVML device")),
+    "pynvml.nvmlDeviceGetCudaComputeCapability": _nvml(_capability_parts),
+    "pynvml.nvmlDeviceGetName": _nvml(lambda w: _device_name(w, [], {})),
+    "pynvml.nvmlDeviceGetMemoryInfo": _nvml(_nvml_memory),
     "torch.cuda.is_available": _cuda_available,
     "torch.cuda.device_count": _device_count,
     "torch.cuda.get_device_capability": _capability,

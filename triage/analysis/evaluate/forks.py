@@ -199,7 +199,7 @@ class Forks(Core):
                 return
         outer = self.places()
         inner = tuple(Place(*p) for p in reversed(exc.trail))
-        if not inner and exc.at is not None and outer:
+        if exc.at is not None and outer:
             outer = (*outer[:-1], Place(outer[-1].file, exc.at, outer[-1].function))
         if len(self.maybes) < 200:
             self.maybes.append((exc, outer + inner, why))

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from triage.analysis.evaluate.comparing import DUNDER, OURS
+from triage.analysis.evaluate.comparing import DUNDER, OURS, key_in
 from triage.analysis.evaluate.texts import Texts
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -39,6 +39,11 @@ MUTATORS = {
 }  # fmt: skip
 
 
+def _is_generic(value: Value) -> bool:
+    """`list[int]` and the like."""
+    return type(value) is Instance and type(value.cls) is External and value.cls.path == "typing.generic"
+
+
 class Operations(Texts):
     """What expressions do with values."""
 
@@ -51,7 +56,7 @@ class Operations(Texts):
                 return self.from_options(good, f"({show(a)} {symbol} {show(b)})", one.why)
             return Unknown(f"({show(a)} {symbol} {show(b)})", one.why)
         a, b = self.plain_of(a), self.plain_of(b)
-        if isinstance(a, (Class, External)) or isinstance(b, (Class, External)):
+        if isinstance(a, (Class, External)) or isinstance(b, (Class, External)) or _is_generic(a) or _is_generic(b):
             return self.union(symbol, a, b)
         if isinstance(a, OURS):
             method = a.cls.lookup(DUNDER.get(symbol, "")) if isinstance(a, Instance) and isinstance(a.cls, Class) else ABSENT
@@ -92,7 +97,10 @@ class Operations(Texts):
         return results
 
     def union(self, symbol: str, a: Value, b: Value) -> Value:
-        return External(f"({show(a)} {symbol} {show(b)})")
+        if symbol != "|":
+            return External(f"({show(a)} {symbol} {show(b)})")
+        parts = tuple(type(None) if x is None else x for x in (a, b))
+        return Instance(External("typing.generic"), {"origin": External("types.UnionType"), "args": parts})
 
     def small(self, symbol: str, a: Value, b: Value) -> bool:
         if symbol == "*":
@@ -155,6 +163,8 @@ class Operations(Texts):
         value = self.native(operator.getitem, box, self.plain_of(index))
         if not isinstance(value, Maybe):
             return value
+        if isinstance(box, dict) and self.assumptions.get(key_in(box, index)) is True:
+            return value.value
         missing = TargetRaise(KeyError, (index,))
         missing.reads = frozenset(self.reads)
         self.maybe(missing, f"not {value.why}")

@@ -6,6 +6,7 @@ Source: the Python and msgspec documentation.
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -140,8 +141,14 @@ def _type_hints(w: Machine, args: Args, named: Named) -> Value:
     return out
 
 
+def _is_union(value: Value) -> bool:
+    return isinstance(value, Instance) and value.attrs.get("origin") is External("types.UnionType")
+
+
 def _get_origin(w: Machine, args: Args, named: Named) -> Value:
     value = args[0]
+    if isinstance(value, types.UnionType):
+        return External("types.UnionType")
     if isinstance(value, Instance) and "origin" in value.attrs:
         origin = value.attrs["origin"]
         return External("typing.Union") if origin is External("typing.Optional") else origin
@@ -150,6 +157,10 @@ def _get_origin(w: Machine, args: Args, named: Named) -> Value:
 
 def _get_args(w: Machine, args: Args, named: Named) -> Value:
     value = args[0]
+    if isinstance(value, types.UnionType):
+        return value.__args__
+    if isinstance(value, Instance) and value.attrs.get("origin") is External("types.UnionType"):
+        return tuple(x for part in value.attrs["args"] for x in (_get_args(w, [part], {}) if _is_union(part) else (part,)))
     if isinstance(value, Instance) and "args" in value.attrs:
         inner = value.attrs["args"]
         parts = inner if isinstance(inner, tuple) else (inner,)

@@ -55,7 +55,9 @@ class World(Control):
         try:
             signal = code.body(self, frame)
         except TargetRaise as exc:
-            exc.trail.append((frame.module.file, frame.stmt.lineno if frame.stmt else 0, frame.name))
+            line = exc.at if exc.at is not None else frame.stmt.lineno if frame.stmt else 0
+            exc.at = None
+            exc.trail.append((frame.module.file, line, frame.name))
             exc.calls.append((func, list(args), dict(named), entry, self.steps - started))
             raised = exc
         finally:
