@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from triage.analysis.diagnose import diagnose
+from triage.analysis.mismatch import Mismatch, find_mismatch
 from triage.analysis.patch import Limits
 
-__all__ = ["Limits", "diagnose"]
+__all__ = ["Limits", "Mismatch", "diagnose", "find_mismatch"]

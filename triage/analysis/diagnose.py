@@ -76,8 +76,12 @@ def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = 
         path = complete_path(sites, capture.source, failure)
         moved = [s for s in sites if not s.matches]
         if moved:
-            text = f"{moved[-1].location} does not hold the text that the traceback shows: the source changed since, or is another"
-            unknowns.append(Unknown("whether the captured source is what ran", text, "restart once, so that log and source agree"))
+            text = (
+                f"{moved[-1].location} does not hold the text that the traceback shows: the source changed since, or is another"
+            )
+            unknowns.append(
+                Unknown("whether the captured source is what ran", text, "restart once, so that log and source agree")
+            )
     if capture.launch is None:
         unknowns.append(Unknown("the launch", "the log alone does not tell the command line", "give --launch"))
     evidence = list(_log_evidence(failure))
@@ -109,7 +113,9 @@ def _explain(
     found = _Explained(evaluation, options, _agrees(evaluation, failure, path), trail)
     for text in evaluation.contradictions[:3]:
         unknowns.append(Unknown("why the run went another way than the evaluation", text, "capture the host's facts anew"))
-    if not found.agrees:
+    moved = path is not None and bool(path.sites) and not path.sites[-1].matches
+    guessed = moved and (bool(evaluation.contradictions) or (evaluation.raised is not None and evaluation.raised.assumed))
+    if not found.agrees or guessed:  # a source that changed since is believed only where it surely fails by itself
         return _disagreement(capture, profile, failure, path, found, evidence, unknowns)
     evaluators.learn(evaluation.observed)
     evidence.append(_evaluation_evidence(evaluation))
@@ -133,7 +139,10 @@ def _explain(
     elif not search.patches:
         text = f"no edit of up to {limits.edits} flags or variables among the plausible ones passes validation ({search.evaluations} evaluated)"
         unknowns.append(Unknown("a patch", text, "the failure may hang on the model or the hardware, which flags do not change"))
-    unknowns += [Unknown(f"how {p.site} comes out", f"it depends on {p.depends}", "a capture with the host's facts") for p in evaluation.possible]
+    unknowns += [
+        Unknown(f"how {p.site} comes out", f"it depends on {p.depends}", "a capture with the host's facts")
+        for p in evaluation.possible
+    ]
     unknowns += [Unknown("part of the code", note) for note in evaluation.notes]
     return Diagnosis(outcome, failure, path, cause, search.patches, settings, (), tuple(unknowns[:MAX_UNKNOWNS]))
 
@@ -142,7 +151,9 @@ def _ask_consent(
     evaluators: _Evaluators, context: Context, target: Target, tried: Sequence[Patch], limits: Limits, before: Search
 ) -> tuple[Search, OutcomeName]:
     """Only where nothing else helps: patches that touch a protected setting, which a person has to agree to."""
-    again = find_patches(evaluators.get, replace(context, protected=True), target, tried, replace(limits, edits=2, evaluations=20))
+    again = find_patches(
+        evaluators.get, replace(context, protected=True), target, tried, replace(limits, edits=2, evaluations=20)
+    )
     return (again, "needs_consent") if again.patches else (before, "no_patch")
 
 
@@ -155,7 +166,9 @@ def complete_facts(capture: Capture) -> tuple[Facts, tuple[Unknown, ...]]:
     if facts.device is None:
         facts = replace(facts, device="cuda")
         what = "a CUDA GPU is assumed; tests that depend on the host are taken as the traceback shows them, else as not holding"
-        assumed.append(Unknown("the host", what, "capture the host, or give --fact device=... compute_capability=... gpu_count=..."))
+        assumed.append(
+            Unknown("the host", what, "capture the host, or give --fact device=... compute_capability=... gpu_count=...")
+        )
     if not capture.models:
         what = "tests that depend on the model are taken as the traceback shows them, else as not holding"
         assumed.append(Unknown("the model's config.json", what, "give --model-config"))
@@ -195,7 +208,9 @@ def _evaluation_evidence(evaluation: Evaluation) -> Evidence:
     raised = evaluation.raised
     assert raised is not None
     how = "must, by the traceback," if raised.assumed else "surely"
-    return Evidence("evaluation", f"evaluating the installed source with this launch {how} raises {raised.exception} at {raised.site_text}")
+    return Evidence(
+        "evaluation", f"evaluating the installed source with this launch {how} raises {raised.exception} at {raised.site_text}"
+    )
 
 
 def _log_evidence(failure: Failure) -> list[Evidence]:
@@ -218,7 +233,11 @@ def _disagreement(
     """The evaluation does not reach the failure: it lies behind validation, or the capture is not what ran."""
     evaluation = found.evaluation
     if found.trail or failure.kind == "usage":
-        what = "passes" if evaluation.verdict == "passes" else (evaluation.why or f"raises at {evaluation.raised and evaluation.raised.site_text}")
+        what = (
+            "passes"
+            if evaluation.verdict == "passes"
+            else (evaluation.why or f"raises at {evaluation.raised and evaluation.raised.site_text}")
+        )
         why = f"the log shows the failure in validation, but evaluating the captured source with the captured launch {what}"
         unknowns.append(Unknown("why validation failed", why, "check that --source and --launch are those of this run"))
     elif evaluation.verdict == "passes":

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from triage.model import Failure, Frame, Location, Site, Unknown
+from triage.model import MASK, Failure, Frame, Location, Site, Unknown
 from triage.protocols import SourceTree
 
 MAX_SOURCE = 4 * 1024 * 1024  # bytes of one file that are parsed; sglang's largest has 0.4 MB
@@ -322,7 +322,7 @@ def _find_site(
 
 
 def _agrees(frame: Frame, here: str, chain: list[ast.stmt]) -> bool:
-    if frame.text and frame.text.strip() != here:
+    if frame.text and frame.text.strip() != here and MASK not in frame.text:
         return False
     name = frame.function.rpartition(".")[2]
     if not frame.text or not name or name.startswith("<"):

@@ -17,11 +17,15 @@ from triage.report import FormatName, Subject, render_report
 def replay_capture(args: Namespace) -> int:
     """Diagnose a capture directory or a log. stdout is the report."""
     capture, profile = build_capture(args)
-    from triage.analysis import diagnose  # wrong usage is told without waiting for it
+    from triage.analysis import diagnose, find_mismatch  # wrong usage is told without waiting for it
 
     for note in capture.meta.notes:
         write_progress(f"triage: {note}")
     diagnosis = diagnose(capture, profile)
+    mismatch = find_mismatch(diagnosis)
+    if mismatch is not None and capture.source is not None and not mismatch.moved:
+        hint = "give the source of the release that wrote this log, with --source"
+        raise UsageError(f"the source does not match the traceback: {mismatch.text}", hint=hint)
     show_result(diagnosis, args.json)
     return exit_code(diagnosis.outcome)
 

@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from triage.analysis.mismatch import find_mismatch
 from triage.analysis.trees import RecordingTree
-from triage.errors import CaptureError, HostError, TriageError
+from triage.errors import CaptureError, EngineError, HostError, TriageError
 from triage.loop.apply import apply_plan, recover, undo_plan
 from triage.loop.capture import capture_run, read_launch, save_capture
 from triage.loop.edits import fold_patches, is_same_patch
@@ -26,6 +27,7 @@ from triage.protocols import Capture, Engine, Host, Observer, Service
 Diagnose = Callable[[Capture, tuple[Patch, ...]], Diagnosis]
 Decide = Callable[[Diagnosis, Plan, Patch], bool]
 
+_RESTART = "restart the server once, so that its log and the source agree, then run triage again"
 _RUNNING = ("active", "activating", "reloading")
 
 
@@ -151,6 +153,10 @@ class _Loop:
         if capture.source is not None:
             capture = replace(capture, source=RecordingTree(capture.source))
         diagnosis = self._diagnose(capture, tried)
+        mismatch = find_mismatch(diagnosis)
+        if mismatch is not None:
+            where = f"the {self._engine.profile.name} that is installed on {self._host.name} is not the one that failed"
+            raise EngineError(f"{where}: {mismatch.text}", hint=_RESTART)
         self._observer.diagnosed(diagnosis)
         return capture, diagnosis
 
