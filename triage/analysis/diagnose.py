@@ -106,9 +106,10 @@ def _explain(
 ) -> Diagnosis:
     assert capture.source is not None
     evaluators = _Evaluators(capture, profile)
-    unknowns += evaluators.assumed
     trail = find_trail(failure, path, profile)
     evaluation = evaluators.get(launch.env).evaluate(launch.args, trail)
+    if evaluation.supposed or evaluation.observed:
+        unknowns += evaluators.assumed
     options = read_flags(evaluators.get(launch.env), capture.source)
     found = _Explained(evaluation, options, _agrees(evaluation, failure, path), trail)
     for text in evaluation.contradictions[:3]:
