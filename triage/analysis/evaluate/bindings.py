@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.signals import Signal, Step
-from triage.analysis.evaluate.values import LazyImport
+from triage.analysis.evaluate.values import LazyImport, Module
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -22,10 +22,19 @@ def compile_import(node: ast.Import) -> Step:
             if alias.asname:
                 f.assign(w, alias.asname, module)
             else:
-                f.assign(w, alias.name.split(".")[0], w.import_module(alias.name.split(".")[0]))
+                top = alias.name.split(".")[0]
+                f.assign(w, top, w.import_module(top))
+                if "." in alias.name and not f.is_function and isinstance(module, Module) and not _mentions(w, f.module, top):
+                    w.execute(module)  # imported for what it does (registrations)
         return None
 
     return run
+
+
+def _mentions(w: Machine, module: Module, name: str) -> bool:
+    spec = w.program.find(module.name)
+    tree = w.program.parse(module.file, spec[1]) if spec is not None else None
+    return tree is None or any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
 
 
 def compile_import_from(node: ast.ImportFrom) -> Step:

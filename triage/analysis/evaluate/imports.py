@@ -102,6 +102,7 @@ class Imports(Classes):
                 "__name__": name,
                 "__file__": f"/{file}",
                 "__doc__": None,
+                **({"__path__": ["/" + file.removesuffix("/__init__.py")]} if is_package else {}),
                 "__package__": name if is_package else name.rpartition(".")[0],
             }
         )

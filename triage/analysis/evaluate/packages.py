@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from triage.analysis.evaluate.values import External, Instance, Native, TargetRaise, Unknown, Value, show
+from triage.analysis.evaluate.values import External, Instance, Native, TargetRaise, Unknown, Value, has_unknown, show
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.machine import Machine
@@ -47,6 +47,24 @@ def _version(w: Machine, args: Args, named: Named) -> Value:
     if w.facts.packages:
         raise TargetRaise(External("importlib.metadata.PackageNotFoundError"), (name,))
     return Unknown(f"importlib.metadata.version({name})", f"the version of {name} is not known")
+
+
+def _iter_modules(w: Machine, args: Args, named: Named) -> Value:
+    """`pkgutil.iter_modules(package.__path__, prefix)` for packages of the source tree: (finder, name, is a package)."""
+    folders = w.iterate(args[0] if args else named.get("path"))
+    prefix = args[1] if len(args) > 1 else named.get("prefix", "")
+    if folders is None or has_unknown(folders) or not isinstance(prefix, str):
+        return Unknown("pkgutil.iter_modules()", "the folders are not known")
+    found: list[Value] = []
+    for folder in folders:
+        relative = str(folder).strip("/")
+        for name in w.program.tree.list_dir(relative):
+            stem, dot, ending = name.partition(".")
+            if dot and ending == "py" and stem != "__init__":
+                found.append((None, prefix + stem, False))
+            elif not dot and w.program.tree.read(f"{relative}/{name}/__init__.py") is not None:
+                found.append((None, prefix + stem, True))
+    return found
 
 
 def _import(w: Machine, args: Args, named: Named) -> Value:
@@ -160,6 +178,7 @@ def _machine(w: Machine, args: Args, named: Named) -> Value:
 
 
 HANDLERS: dict[str, Handler] = {
+    "pkgutil.iter_modules": _iter_modules,
     "importlib.util.find_spec": _find_spec,
     "importlib.metadata.version": _version,
     "importlib_metadata.version": _version,

@@ -145,13 +145,25 @@ def _is_union(value: Value) -> bool:
     return isinstance(value, Instance) and value.attrs.get("origin") is External("types.UnionType")
 
 
+# What typing.get_origin gives for the capitalized names (typing documentation).
+_ORIGINS: dict[str, Value] = {
+    "typing.Optional": External("typing.Union"),
+    "typing.List": list,
+    "typing.Dict": dict,
+    "typing.Tuple": tuple,
+    "typing.Set": set,
+    "typing.FrozenSet": frozenset,
+    "typing.Type": type,
+}
+
+
 def _get_origin(w: Machine, args: Args, named: Named) -> Value:
     value = args[0]
     if isinstance(value, types.UnionType):
         return External("types.UnionType")
     if isinstance(value, Instance) and "origin" in value.attrs:
         origin = value.attrs["origin"]
-        return External("typing.Union") if origin is External("typing.Optional") else origin
+        return _ORIGINS.get(origin.path, origin) if isinstance(origin, External) else origin
     return None
 
 
