@@ -103,7 +103,17 @@ def test_nothing_of_the_source_is_run(name: str, tmp_path: Path) -> None:
 
 
 def test_our_own_objects_are_out_of_reach() -> None:
-    for name in ("mro", "class of a constant", "globals", "frames", "traceback", "getattr of a module", "string module"):
+    for name in (
+        "mro",
+        "class of a constant",
+        "globals",
+        "frames",
+        "traceback",
+        "format attribute",
+        "format of a function",
+        "getattr of a module",
+        "string module",
+    ):
         out = evaluate(ESCAPES[name]).settings.get("out")
         assert out is None or isinstance(out, Unknown), (name, out)
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from triage.analysis.evaluate import limits
 from triage.analysis.evaluate.imports import Imports
 from triage.analysis.evaluate.operations import MUTATORS, OURS
 from triage.analysis.evaluate.values import (
@@ -144,6 +145,8 @@ class Calls(Imports):
                 return Unknown(f"text({value})", unknown.why)
             options = self.plain_options(value, name, args)
             return options if options is not None else Unknown(f"{show(value)}.{name}({', '.join(map(show, args))})", unknown.why)
+        if not limits.affordable(value, name, args):
+            return Unknown(f"?{name}", "too large or too much work to evaluate")
         return self.run_plain(
             getattr(value, name), [self.as_argument(a) for a in args], {k: self.as_argument(v) for k, v in named.items()}
         )

@@ -68,6 +68,8 @@ class Comparing(World):
             raise
         except RecursionError:
             return Unknown("?recursion", "nested too deeply")
+        except MemoryError:
+            return Unknown("?memory", "too large to evaluate")
         except Exception as exc:  # the one place where any exception of a plain operation is the target's own
             raised = TargetRaise(type(exc), exc.args)
             raised.reads = frozenset(self.reads)

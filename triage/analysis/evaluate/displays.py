@@ -86,6 +86,7 @@ def compile_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | 
                 missing.append(value if isinstance(value, Unknown) else Unknown(show(value), "its items are not known"))
                 return
             for item in items:
+                w.tick()
                 sure: Unknown | None = None
                 if isinstance(item, Maybe):
                     sure = Unknown(f"?maybe {show(item.value)}", item.why)

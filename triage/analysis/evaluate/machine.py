@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from triage.analysis.evaluate import natives
+from triage.analysis.evaluate import limits, natives
 from triage.analysis.evaluate.calls import Calls
 from triage.analysis.evaluate.externals import ExternalModel
 from triage.analysis.evaluate.files import VirtualFiles
@@ -134,6 +134,8 @@ class Machine(Calls):
                 return self.over_options(path, args[0], lambda o: self.call_pure(fn, path, [o], named))
             one = first_unknown([*args, *named.values()])
             return Unknown(f"{path}({', '.join(show(a) for a in args)})", one.why)
+        if path.startswith(("re.", "regex.")) and args and not limits.pattern_affordable(args[0], args[1:]):
+            return Unknown(f"?{path}", "the pattern may take too long to match")
         return self.run_plain(fn, [self.as_argument(a) for a in args], {k: self.as_argument(v) for k, v in named.items()})
 
     def opaque_attribute(self, instance: Instance, name: str) -> Value:

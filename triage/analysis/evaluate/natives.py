@@ -188,6 +188,10 @@ def _plain(fn: Callable[..., Any], name: str) -> Callable[[Machine, Args, Named]
     return run
 
 
+def _format(w: Machine, args: Args, named: Named) -> Value:
+    return w.format(args[0], -1, args[1] if len(args) > 1 else "")
+
+
 def _repr(w: Machine, args: Args, named: Named) -> Value:
     return w.to_text(args[0], True)
 
@@ -251,7 +255,7 @@ _TABLE: dict[str, Callable[[Any, Args, Named], Value]] = {
     "hash": _hash,
     "id": _id,
     "super": _super,
-    "format": _plain(format, "format"),
+    "format": _format,
 }
 
 
@@ -309,6 +313,8 @@ def construct(w: Machine, cls: type, args: Args, named: Named) -> Value:
         if args and isinstance(args[0], str) and len(args[0]) > 4000:
             return Unknown("?int", "too long to convert")
         plain = [w.plain_of(a) for a in args]
+        if cls is bytes and plain and isinstance(plain[0], int) and plain[0] > 1_000_000:
+            return Unknown("?bytes", "too large to evaluate")
         if any(isinstance(p, OURS) for p in plain):
             return Unknown(f"{cls.__name__}({show(args[0])})", "not evaluated")
         return w.native(cls, *plain, **named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from triage.analysis.evaluate import limits
 from triage.analysis.evaluate.comparing import OURS, Comparing
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -24,6 +25,8 @@ class Texts(Comparing):
 
     def percent(self, text: str, value: Value) -> Value:
         values = value if isinstance(value, tuple) else (value,)
+        if not limits.spec_affordable(text) or ("*" in text and any(isinstance(v, int) and v > limits.MAX_TEXT for v in values)):
+            return Unknown("?%", "too large to evaluate")
         if has_unknown(values):
             return Unknown(f"text({text})", first_unknown(values).why)
         if isinstance(value, dict):
@@ -84,6 +87,8 @@ class Texts(Comparing):
             return first_unknown([value])
         if not spec and isinstance(value, (*OURS, TargetRaise, list, tuple, dict, set, frozenset)):
             return self.to_text(value, False)
+        if not limits.spec_affordable(spec):
+            return Unknown("?format", "too large to evaluate")
         return self.native(format, self.printable(value), spec)
 
 
