@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from triage.analysis.evaluate import Evaluation, Evaluator, Raised, Value
@@ -75,15 +75,19 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
         return _usage_candidates(failure.message or "", context)
     fields = relevant_settings(failure, evaluation)
     typed = context.options.typed(context.args)
-    files = {w.place.file for w in evaluation.writes} | {
-        evaluator.profile.args_class.rpartition(".")[0].replace(".", "/") + ".py"
-    }
+    files = {w.place.file for w in evaluation.writes}
+    files.add(evaluator.profile.args_class.rpartition(".")[0].replace(".", "/") + ".py")
     hints = read_hints(failure, context.tree, context.options, files, make_resolve(evaluator))
     for name in hints.advised:
         fields.setdefault(name, 0.5)
+    for name in sorted(hints.tested & context.options.by_field.keys()):
+        fields.setdefault(name, 1.0)
+    for name, (_option, spelling) in typed.items():
+        if {name, spelling.lstrip("-"), typed_text(context.args, spelling) or name} & hints.words:
+            fields.setdefault(name, 1.0)
     near = sorted(fields.items(), key=lambda item: (item[1], item[0]))[:MAX_FIELDS]
     numbers = typed_numbers([typed_text(context.args, typed[n][1]) for n, _ in near if n in typed])
-    hints = Hints(hints.compared, hints.assigned, hints.advised, hints.words, numbers)
+    hints = replace(hints, numbers=numbers)
     maker = _Maker(context, evaluation, hints, evaluator.machine.facts.device)
     out: list[Candidate] = []
     for name, distance in near:
@@ -91,6 +95,9 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
             out += maker.env(name[4:], distance)
         elif context.is_free(name):
             out += maker.setting(name, distance)
+    for name in typed:  # what led there is not always known
+        if name not in fields and context.is_free(name):
+            out += [c for c in maker.setting(name, _MAX_DISTANCE) if c.edits[0].action == "remove"]
     return sorted(out, key=_order)
 
 

@@ -23,7 +23,9 @@ from triage.model import Edit, Patch
 EvaluatorFor = Callable[[Mapping[str, str]], Evaluator]
 
 _UNKNOWN, _MOVED, _DOUBTED = 0.5, 0.4, 1.0  # what a change costs more that was not seen to pass the failing function
+_OWN = 0.5  # less for the value that the release itself would take
 _STEPS = 400_000  # statements of trials at one failure
+_ALIKE, _DELAY = 2, 2.5  # so many values of the same settings came to the same next failure: more of them wait
 _SAME_SHAPE = 2  # patches that differ in values only
 _POOL = {1: 200, 2: 26, 3: 14}
 
@@ -71,6 +73,7 @@ class _Node:
     units: tuple[Unit, ...] = ()
     fields: frozenset[str] = frozenset()
     size: int = 1  # how many settings to change at once where it fails
+    delayed: bool = False
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -96,7 +99,11 @@ class _Searcher:
         self.seen: set[object] = set()
         self.found: list[Judged] = []
         self.shapes: Counter[frozenset[tuple[str, str]]] = Counter()
+        self.ends: Counter[tuple[frozenset[tuple[str, str]], Place | None]] = Counter()  # where launches of a shape failed
+        self.stuck: Counter[frozenset[tuple[str, str]]] = Counter()  # the most that failed at one place
         self.evaluations = 0
+        self.pending: list[tuple[tuple[Candidate, ...], float]] = []  # what to queue when the evaluation is over
+        self.replaced: frozenset[str] = frozenset()  # typed values that the launch as it is does not keep either
 
     # ------------------------------------------------ one launch
     def launch(self, units: Sequence[Unit]) -> tuple[tuple[str, ...], dict[str, str]] | None:
@@ -115,6 +122,10 @@ class _Searcher:
         key = (args, tuple(sorted(env.items())), node.size)
         if key in self.seen or (node.units and key[:2] in self.skip) or self.shapes[node.shape] >= _SAME_SHAPE:
             return
+        if not node.delayed and node.size == 1 and self.stuck[node.shape] >= _ALIKE:
+            late = replace(node, cost=round(node.cost + _DELAY, 3), delayed=True)
+            heapq.heappush(self.queue, (late.cost, next(self.order), late))
+            return
         self.seen.add(key)
         self.evaluations += 1
         context = replace(self.context, args=args, env=env)
@@ -124,7 +135,17 @@ class _Searcher:
             if len(node.units) < self.limits.edits and evaluation.raised is not None and not evaluation.raised.usage:
                 self.expand(node, trial, evaluation, context, evaluator)
 
+        self.pending = []
         evaluation = evaluator.evaluate(args, () if node.units else self.target.trail, expand)
+        own = self.own_choice(node)
+        for group, extra in self.pending:
+            edit = group[0].edits[0]
+            self.push(node, group, extra - (_OWN if (edit.name, edit.new) == own else 0.0))
+        if evaluation.raised is not None and node.units:
+            self.ends[node.shape, evaluation.raised.site] += 1
+            self.stuck[node.shape] = max(self.stuck[node.shape], self.ends[node.shape, evaluation.raised.site])
+        if not node.units:
+            self.replaced = frozenset(c.field for c in silent_changes(evaluation, context.options, args))
         if evaluation.raised is None and not evaluation.why:
             if node.units and not any(self.target.holds(p.site) for p in evaluation.possible):
                 self.accept(node, evaluation, args, env)
@@ -133,7 +154,7 @@ class _Searcher:
                 self.push(node, (candidate,))
 
     def accept(self, node: _Node, evaluation: Evaluation, args: tuple[str, ...], env: Mapping[str, str]) -> None:
-        self.found.append(judge(self.context, node.units, node.cost, node.fields, evaluation, args, env))
+        self.found.append(judge(self.context, node.units, node.cost, node.fields, evaluation, args, env, self.replaced))
         self.shapes[node.shape] += 1
         last = node.units[-1] if node.units else ()
         if len(last) == 1 and last[0].action == "remove" and last[0].old is not None:
@@ -178,23 +199,36 @@ class _Searcher:
         allowed = min(self.limits.trials, max(40, _STEPS // max(trial.cost, 1)))
         moved: Counter[str] = Counter()
         unread: Counter[str] = Counter()
-        passing: set[Candidate] = set()
-        if size > 1:
-            passing = {c for c in pool if self.attempt(trial, (c,)) == "passes"}
+        passing = {id(c) for c in pool if self.attempt(trial, (c,)) == "passes"} if size > 1 else set()
+        answers: list[tuple[tuple[Candidate, ...], float]] = []
         for group in groups:
-            if passing.intersection(group):
+            if any(id(c) in passing for c in group):
                 continue
             if allowed <= 0:
                 break
             allowed -= 1
             extra = self.price(group, self.attempt(trial, group), moved, unread)
             if extra is not None:
-                self.push(node, group, extra)
+                answers.append((group, extra))
+        self.pending = answers
         if len(node.units) + size < self.limits.edits:
             cheapest = sorted({c.field: c.cost for c in reversed(candidates) if c.edits[0].action != "remove"}.values())
             if len(cheapest) > size:
                 bound = round(node.cost + sum(cheapest[: size + 1]), 3)
                 heapq.heappush(self.queue, (bound, next(self.order), replace(node, size=size + 1)))
+
+    def own_choice(self, node: _Node) -> tuple[str, str]:
+        """The typed flag whose value is to be changed and has most choices left, and the one that the release takes
+        where the flag is left out."""
+        left = Counter(g[0].edits[0].name for g, _ in self.pending if len(g) == 1 and g[0].edits[0].action == "set")
+        name, times = left.most_common(1)[0] if left else ("", 0)
+        option = self.context.options.find(name) if times > 1 else None
+        launch = self.launch((*node.units, (Edit("remove", name),)))
+        if option is None or option.flag.choices is None or launch is None or node.units:
+            return "", ""
+        self.evaluations += 1
+        used = self.evaluator_for(launch[1]).evaluate(launch[0]).settings.get(option.field)
+        return (name, used) if isinstance(used, str) else ("", "")
 
     @staticmethod
     def price(group: Sequence[Candidate], answer: Trial, moved: Counter[str], unread: Counter[str]) -> float | None:
@@ -259,7 +293,7 @@ class _Searcher:
             evaluation = self.evaluator_for(env).evaluate(args)
             if evaluation.verdict == "passes" and (args, tuple(sorted(env.items()))) not in self.skip:
                 share = judged.score * len(units) / len(judged.units)
-                return self.minimal(judge(self.context, units, share, frozenset(), evaluation, args, env))
+                return self.minimal(judge(self.context, units, share, frozenset(), evaluation, args, env, self.replaced))
         return judged
 
 

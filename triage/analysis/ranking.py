@@ -11,7 +11,7 @@ from triage.analysis.evaluate.values import Unknown, has_unknown, same, show
 from triage.analysis.flags import Options
 from triage.model import Certainty, Edit, Location, Patch, SilentChange
 
-SILENT = 1.5  # a typed value that is replaced without a word
+SILENT = 3.5  # a typed value that is replaced without a word: nearly as bad as changing it
 GUESS = 2.0
 
 Unit = tuple[Edit, ...]
@@ -39,6 +39,7 @@ def judge(
     evaluation: Evaluation,
     args: tuple[str, ...],
     env: Mapping[str, str],
+    replaced: frozenset[str] = frozenset(),
 ) -> Judged:
     """`context` is that of the launch as typed, `args` and `env` those of the patched one."""
     edits = tuple(e for unit in units for e in unit)
@@ -57,7 +58,7 @@ def judge(
         losses=tuple(losses),
         silent=silent,
     )
-    score = cost + SILENT * len(silent) + (GUESS if certainty == "guess" else 0.0)
+    score = cost + SILENT * sum(c.field not in replaced for c in silent) + (GUESS if certainty == "guess" else 0.0)
     rank = ("proved", "likely", "guess").index(certainty)
     return Judged(round(score, 3), (len(units), rank, args, tuple(sorted(env.items()))), patch, tuple(units))
 
@@ -102,5 +103,7 @@ def silent_changes(evaluation: Evaluation, options: Options, args: Sequence[str]
 
 
 def _only_normalized(asked: Value, used: Value) -> bool:
-    """The same value in another form: a text parsed to JSON, a list of one."""
+    """The same value in another form: a text parsed to JSON, a list as a set or of one."""
+    if isinstance(asked, list | tuple) and isinstance(used, list | tuple | set | frozenset):
+        return len(asked) >= len(used) and all(one in asked for one in used) and all(one in used for one in asked)
     return isinstance(asked, str) and not isinstance(used, (str, int, float, type(None)))

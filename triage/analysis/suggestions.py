@@ -19,6 +19,7 @@ from triage.protocols import SourceTree
 Resolve = Callable[[str, ast.expr], Value]
 
 MAX_MESSAGE = 4000
+_ORDERED = 0.1  # a bound, against a value that is asked for by name
 _FAR = 0.3  # a constant elsewhere in the functions on the way, against one in the failing tests
 _NUMBER = re.compile(r"-?\d{1,9}")
 
@@ -28,9 +29,11 @@ class Hints:
     """What source and message say about values. Constants cost 0 in the failing tests and more elsewhere."""
 
     compared: Mapping[str, Mapping[Value, float]] = field(default_factory=dict)
+    exact: Mapping[str, frozenset[Value]] = field(default_factory=dict)  # those compared for equality or membership
     assigned: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # by the release itself, commonest first
     advised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     words: frozenset[str] = frozenset()  # of the message
+    tested: frozenset[str] = frozenset()  # names of attributes that the failing tests read
     numbers: tuple[int, ...] = ()  # typed for settings that the failure hangs on
 
 
@@ -45,12 +48,9 @@ def read_hints(failure: Raised, tree: SourceTree, options: Options, files: Itera
                 known = counts.setdefault(name, {})
                 known[value] = known.get(value, 0) + times
     assigned = {n: tuple(sorted(v, key=lambda one: (-v[one], str(one)))) for n, v in counts.items()}
-    return Hints(
-        read_constants(failure, tree, resolve),
-        assigned,
-        advice_of(message, options),
-        frozenset(re.findall(r"[\w.-]*\w", message)),
-    )
+    words = frozenset(re.findall(r"[\w.-]*\w", message))
+    compared, exact = read_constants(failure, tree, resolve)
+    return Hints(compared, exact, assigned, advice_of(message, options), words, frozenset(tested_names(failure, tree)))
 
 
 def advice_of(message: str, options: Options) -> dict[str, tuple[str, ...]]:
@@ -85,9 +85,13 @@ def make_resolve(evaluator: Evaluator) -> Resolve:
     return resolve
 
 
-def read_constants(failure: Raised, tree: SourceTree, resolve: Resolve) -> dict[str, dict[Value, float]]:
-    """Setting -> constants that the functions on the failing path compare it with, lists of them and names included."""
+def read_constants(
+    failure: Raised, tree: SourceTree, resolve: Resolve
+) -> tuple[dict[str, dict[Value, float]], dict[str, frozenset[Value]]]:
+    """Setting -> constants that the functions on the failing path compare it with, lists of them and names included; and
+    those among them that are not bounds."""
     out: dict[str, dict[Value, float]] = {}
+    exact: dict[str, frozenset[Value]] = {}
     for place in failure.places[-4:]:
         module = read_module(tree, place.file)
         chain = function_chain(module.tree, place.line) if hasattr(module, "tree") else []
@@ -96,12 +100,23 @@ def read_constants(failure: Raised, tree: SourceTree, resolve: Resolve) -> dict[
         near = {id(n) for test in _tests_at(module.tree, place.line) for n in ast.walk(test)}
         local = _local_lists(chain[-1])
         for node in ast.walk(chain[-1]):
+            bound = isinstance(node, ast.Compare) and all(isinstance(o, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for o in node.ops)
             for name, others in _comparisons(node):
                 for value in (v for other in others for v in _constants_in(other, place.file, local, resolve)):
-                    cost = 0.0 if id(node) in near else _FAR
+                    cost = (0.0 if id(node) in near else _FAR) + (_ORDERED if bound else 0.0)
                     known = out.setdefault(name, {})
                     known[value] = min(cost, known.get(value, cost))
-    return out
+                    if not bound:
+                        exact[name] = exact.get(name, frozenset()) | {value}
+    return out, exact
+
+
+def tested_names(failure: Raised, tree: SourceTree) -> Iterator[str]:
+    """Attributes that the failing statement and the tests around it read: settings often keep their name in other objects."""
+    for place in failure.places[-1:]:
+        module = read_module(tree, place.file)
+        for test in _tests_at(module.tree, place.line) if hasattr(module, "tree") else ():
+            yield from (n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute))
 
 
 def _tests_at(tree: ast.Module, line: int) -> Iterator[ast.AST]:
@@ -173,9 +188,10 @@ def _constants_in(node: ast.expr, file: str, local: Mapping[str, ast.expr], reso
 def _local_lists(function: ast.AST) -> dict[str, ast.expr]:
     out: dict[str, ast.expr] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if isinstance(node.value, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Constant):
-                out[node.targets[0].id] = node.value
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        if isinstance(node.value, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Constant):
+            out[node.targets[0].id] = node.value
     return out
 
 
@@ -226,17 +242,18 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
             if choice in near:
                 cost = min(cost, 0.1 + near[choice])
             if choice in hints.words:
-                cost = 0.05
-            offer(choice, 0.15 if choice == default else cost)
+                cost = 0.05 + 0.001 * place
+            offer(choice, 0.0 if choice == default and cost < 0.1 else min(cost, 0.15) if choice == default else cost)
     elif flag.type == "int" or (flag.type != "str" and any(isinstance(c, int) for c in compared)):
         _offer_numbers(offer, known, default, compared, hints)
         low = lowest(option)
-        meant = {str(v) for v in compared} | set(named) | {str(default)}
+        meant = {str(v) for v in hints.exact.get(name, ())} | set(named) | {str(default)}
         for text in [t for t in found if int(t) < low and t not in meant]:
             del found[text]
     else:
         for value, cost in compared.items():
-            offer(value, 0.1 + cost)
+            if isinstance(value, str) or value > 0 or value in hints.exact.get(name, ()):
+                offer(value, 0.1 + cost)
         for value in hints.assigned.get(name, ()):
             offer(value, 0.3)
         if flag.type == "float":
@@ -245,7 +262,7 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
         if flag.type == "loads":  # a JSON text: the empty object is the one that asks for nothing
             offer("{}", 0.5)
         if isinstance(default, str | int | float) and not isinstance(default, bool):
-            offer(default, 0.2)
+            offer(default, 0.1)
     for text in named:
         offer(text, 0.0)
     return sorted(found.items(), key=lambda item: (item[1], len(item[0]), item[0]))
