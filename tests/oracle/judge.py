@@ -41,11 +41,13 @@ class Tally:
 
     @property
     def fails(self) -> float:
-        return self.fails_right / max(1, self.fails_right + self.fails_wrong)
+        said = self.fails_right + self.fails_wrong
+        return self.fails_right / said if said else 1.0
 
     @property
     def passes(self) -> float:
-        return self.passes_right / max(1, self.passes_right + self.passes_wrong)
+        said = self.passes_right + self.passes_wrong
+        return self.passes_right / said if said else 1.0
 
     @property
     def commits(self) -> float:
