@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import SYSTEM, Failed, Repaired
-from tests.e2e.releases import CASES, LAUNCHES, Launch
+from tests.e2e.conftest import SYSTEM, Failed, Repaired, read_unit, show_unit
+from tests.e2e.person import Person
+from tests.e2e.releases import CASES, LAUNCHES, MODELS, Launch, unit_text
 from tests.lab import LabHost
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 
 each_launch = pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.name)
 
@@ -33,7 +34,7 @@ def test_what_runs_passes_the_real_validation_and_keeps_what_was_typed(repaired:
     words = list(CASES[launch.case])
     typed = {words[i]: words[i + 1] for i in range(len(words) - 1) if words[i].startswith("--") and words[i + 1][:2] != "--"}
     removed = {e["name"] for e in seen.done.json["patches"][0]["edits"] if e["action"] in ("remove", "set")}
-    told = {s["field"] for s in seen.done.json["silent_changes"]}
+    told = {s["field"] for s in seen.done.json["patches"][0]["silent_changes"]}
     for flag, value in typed.items():
         field = flag.removeprefix("--").replace("-", "_")
         if flag not in removed and field not in told and field in seen.oracle["resolved"]:
@@ -76,16 +77,10 @@ def test_the_report_names_the_failing_line_of_the_installed_source(
     assert found["patches"][0]["why"]
 
 
-@each_launch
 @pytest.mark.parametrize("form", ["text", "md", "html", "json"])
-def test_the_stored_session_reports_in_every_form(
-    repaired: dict[str, Repaired], e2e_lab: LabHost, launch: Launch, form: str, tmp_path: Path
-) -> None:
-    from tests.e2e.person import Person
-
-    seen = repaired[launch.name]
-    if launch.case != "e3" and form != "json":
-        form = "json"
+@pytest.mark.parametrize("name", ["e3-0.5.11", "n2-0.5.23"])
+def test_the_stored_session_reports_in_every_form(repaired: dict[str, Repaired], e2e_lab: LabHost, name: str, form: str) -> None:
+    seen = repaired[name]
     done = Person(e2e_lab, seen.session).offline("report", "last", "--format", form)
     assert done.code == 0, done.text
     assert seen.done.json["patches"][0]["edits"][0]["name"].encode() in done.stdout
@@ -94,10 +89,6 @@ def test_the_stored_session_reports_in_every_form(
 
 
 def test_a_healthy_unit_is_left_alone(repaired: dict[str, Repaired], real_lab: LabHost, tmp_path: Path) -> None:
-    from tests.e2e.conftest import read_unit, show_unit
-    from tests.e2e.person import Person
-    from tests.e2e.releases import MODELS, unit_text
-
     unit = "sg-fine.service"
     args = ("--model-path", str(MODELS / "llama"), "--port", "30390")
     real_lab.write(f"{SYSTEM}/{unit}", unit_text("0.5.11", args))

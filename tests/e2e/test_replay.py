@@ -16,7 +16,7 @@ from tests.e2e.figures import FIGURES
 from tests.e2e.person import Done, run
 from tests.e2e.releases import LAUNCHES, MODELS, TOLD_FACTS, Launch, find_releases, source_of
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 
 each_launch = pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.name)
 MODES = ("bare", "told")
