@@ -240,11 +240,12 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
             if choice in assigned:
                 cost = 0.2 + min(0.3, 0.03 * assigned.index(choice))
             if choice in near:
-                cost = min(cost, 0.1 + near[choice])
+                both = 0.04 if choice in assigned else 0.0
+                cost = min(cost, 0.1 + near[choice] - both + min(0.03, 0.001 * place))
             if choice in hints.words:
                 cost = 0.05 + 0.001 * place
             offer(choice, 0.0 if choice == default and cost < 0.1 else min(cost, 0.15) if choice == default else cost)
-    elif flag.type == "int" or (flag.type != "str" and any(isinstance(c, int) for c in compared)):
+    elif flag.type == "int" or (flag.type not in ("str", "float") and any(isinstance(c, int) for c in compared)):
         _offer_numbers(offer, known, default, compared, hints)
         low = lowest(option)
         meant = {str(v) for v in hints.exact.get(name, ())} | set(named) | {str(default)}

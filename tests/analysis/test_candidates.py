@@ -1,0 +1,166 @@
+"""Where candidate values come from: guards, names, the release's own choices, the message; and what is never proposed."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.small_server import PROFILE, TREE, evaluators
+from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates, turns_off
+from triage.analysis.evaluate import Evaluator, Program
+from triage.analysis.flags import read_flags
+from triage.analysis.suggestions import advice_of, assigned_constants
+from triage.analysis.trees import MemoryTree
+from triage.model import Facts
+from triage.protocols import EngineProfile
+
+HEAD = """
+import argparse
+import dataclasses
+
+LIMITS = {"small": 8, "large": 64}
+GOOD = ["fast", "safe"]
+STEP = 48
+KINDS = ["auto", "rocm_only", "fast", "safe", "odd", "small", "large"]
+
+
+@dataclasses.dataclass
+class Args:
+    model: str = "m"
+    kind: str = "auto"
+    size: int | None = None
+    count: int = 1
+    scale: float = 1.0
+    switch: bool = False
+
+    def __post_init__(self):
+        if self.kind == "auto":
+            self.kind = "safe"
+CHECK
+
+    @staticmethod
+    def add_cli_args(parser):
+        parser.add_argument("--model", type=str)
+        parser.add_argument("--kind", type=str, default="auto", choices=KINDS)
+        parser.add_argument("--size", type=int)
+        parser.add_argument("--count", type=int, default=1)
+        parser.add_argument("--scale", type=float, default=1.0)
+        parser.add_argument("--switch", action="store_true")
+
+    @classmethod
+    def from_cli_args(cls, args):
+        return cls(**{f.name: getattr(args, f.name) for f in dataclasses.fields(cls) if hasattr(args, f.name)})
+
+
+def prepare_server_args(argv):
+    parser = argparse.ArgumentParser()
+    Args.add_cli_args(parser)
+    return Args.from_cli_args(parser.parse_args(argv))
+"""
+
+
+def candidates(
+    check: str, *args: str, profile: EngineProfile = PROFILE, device: str | None = "cuda", protected: bool = False
+) -> list[Candidate]:
+    """The candidates of the failure that this body of `__post_init__` raises for a launch."""
+    source = HEAD.replace("CHECK", "\n".join(f"        {line}" for line in check.strip().split("\n")))
+    tree = MemoryTree({"small/__init__.py": b"", "small/args.py": source.encode()})
+    evaluator = Evaluator(Program(tree, "small"), profile, Facts(device=device), {})
+    result = evaluator.evaluate(args)
+    assert result.raised is not None
+    context = Context(read_flags(evaluator, tree), profile, tree, args, {}, protected)
+    return find_candidates(result.raised, result, context, evaluator)
+
+
+def values(found: list[Candidate], name: str) -> list[str | None]:
+    return [c.edits[0].new for c in found if c.edits[0].name == name and c.edits[0].action in ("add", "set")]
+
+
+@pytest.mark.parametrize(
+    ("check", "args", "name", "first"),
+    [
+        ("assert self.size == 7", (), "--size", "7"),
+        ("assert self.size in (5, 6)", (), "--size", "5"),
+        ("assert self.size is not None and self.size % STEP == 0", ("--size", "47"), "--size", "48"),
+        ("if self.kind not in GOOD:\n    raise ValueError('no')", ("--kind", "odd"), "--kind", "safe"),
+        ("limit = LIMITS[self.kind]", ("--kind", "odd"), "--kind", "small"),
+        ("allowed = ['large']\nassert self.kind in allowed", ("--kind", "odd"), "--kind", "large"),
+        ("assert self.kind == 'fast', 'no'", ("--kind", "odd"), "--kind", "fast"),
+        ("if self.kind == 'odd':\n    raise ValueError('use fast here')", ("--kind", "odd"), "--kind", "fast"),
+        ("if self.size is None:\n    raise ValueError('please set --size 300')", (), "--size", "300"),
+        ("if self.count < 1:\n    raise ValueError('count')", ("--count", "0"), "--count", "1"),
+        ("assert self.scale >= 0", ("--scale", "-1"), "--scale", "1.0"),
+    ],
+)
+def test_the_best_value(check: str, args: tuple[str, ...], name: str, first: str) -> None:
+    assert values(candidates(check, *args), name)[0] == first
+
+
+def test_a_negative_number_only_where_the_source_asks_for_it() -> None:
+    assert "-1" in values(candidates("assert self.size == -1"), "--size")
+    for check in ("assert self.size is not None and self.size > 0", "assert self.size != None"):
+        assert all(int(v or 0) > 0 for v in values(candidates(check), "--size"))
+
+
+def test_numbers_typed_beside_it_are_tried() -> None:
+    assert {"17", "18", "16"} <= set(values(candidates("assert self.size == self.count + 1", "--count", "17"), "--size"))
+
+
+def test_values_for_another_device_are_not_proposed() -> None:
+    profile = replace(PROFILE, platforms={"rocm_*": "hip"})
+    check = "assert self.kind == 'rocm_only' or self.kind == 'fast'"
+    assert "rocm_only" not in values(candidates(check, "--kind", "odd", profile=profile), "--kind")
+    assert "rocm_only" in values(candidates(check, "--kind", "odd", profile=profile, device="hip"), "--kind")
+    unknown = values(candidates(check, "--kind", "odd", profile=profile, device=None), "--kind")
+    assert unknown.index("rocm_only") > unknown.index("fast")
+
+
+def test_protected_settings_need_consent() -> None:
+    check = "assert self.model == 'x'"
+    assert values(candidates(check, "--model", "m"), "--model") == []
+    assert values(candidates(check, "--model", "m", protected=True), "--model") == ["x"]
+
+
+def test_every_typed_flag_may_go_at_last() -> None:
+    """The failing test does not read --switch; taking it away is still a way, dearer than any change of a value."""
+    found = candidates("assert self.size == 7", "--switch", "--size", "3")
+    removed = {c.edits[0].name: c.cost for c in found if c.edits[0].action == "remove"}
+    assert set(removed) == {"--switch", "--size"}
+    assert min(removed.values()) >= REMOVE > max(c.cost for c in found if c.edits[0].action == "set") > SET
+
+
+def test_a_number_that_nobody_means_is_changed_sooner() -> None:
+    zero = candidates("assert self.count > 0", "--count", "0")
+    seven = candidates("assert self.count != 7", "--count", "7")
+    cost = {old: next(c.cost for c in found if c.edits[0].action == "set") for old, found in (("0", zero), ("7", seven))}
+    assert cost["0"] < cost["7"]
+
+
+def test_same_candidates_each_time() -> None:
+    check = "if self.kind not in set(GOOD):\n    raise ValueError('no')"
+    assert candidates(check, "--kind", "odd") == candidates(check, "--kind", "odd")
+
+
+def test_advice_names_flags_with_values_and_variables() -> None:
+    evaluator = evaluators()({})
+    evaluator.evaluate(("--model", "m"))
+    options = read_flags(evaluator, TREE)
+    assert advice_of("set `--pieces=-1` or use --mode ring, --nothing 3, or SMALL_MANY=1", options) == {
+        "pieces": ("-1",),
+        "mode": ("ring",),
+        "env:SMALL_MANY": ("1",),
+    }
+
+
+def test_assigned_constants_count_both_ways_of_writing() -> None:
+    tree = ast.parse("self.a = 'x'\nself.a = 'y' if c else 'x'\ndeclare(args, a='x', b=3)\nself.b = True\n")
+    assert assigned_constants(tree) == {"a": {"x": 3, "y": 1}, "b": {3: 1}}
+
+
+@pytest.mark.parametrize(
+    ("flag", "what"), [("--disable-radix", "radix"), ("--no-cache", "cache"), ("--normal", None), ("--cache", None)]
+)
+def test_what_a_switch_turns_off(flag: str, what: str | None) -> None:
+    assert turns_off(flag) == what
