@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from triage.analysis.candidates import relevant_settings
@@ -27,6 +28,7 @@ def find_constraints(path: PathCondition, failure: Failure, evaluation: Evaluati
     near = set(raised.reads) if raised is not None else set()
     for reads in raised.guards[:2] if raised is not None else ():
         near |= reads
+    near |= _named_in(need or "")  # an `and` that failed at its first operand read no more of them
     fields = tuple(sorted(f for f in near if f in evaluation.settings or f.startswith("env:")))
     guards = [g for g in site.guards if _tells(g, options)]
     if need is None:
@@ -41,6 +43,11 @@ def find_constraints(path: PathCondition, failure: Failure, evaluation: Evaluati
     return (Constraint(when, words, fields, site.location),)
 
 
+def _named_in(condition: str) -> set[str]:
+    """The attributes that a condition's source names."""
+    return set(re.findall(r"\.(\w+)\b", condition))
+
+
 def _tells(guard: Guard, options: Options) -> bool:
     """Whether a guard is worth a person's reading: about a setting, and not an earlier check that merely passed."""
     if guard.kind in ("with", "for", "except", "while") or (guard.kind == "early_exit" and guard.leaves == "raise"):
@@ -48,11 +55,15 @@ def _tells(guard: Guard, options: Options) -> bool:
     return any(f".{name}" in guard.text or f'"{name}"' in guard.text for name in options.by_field)
 
 
-def find_settings(evaluation: Evaluation, options: Options, args: Sequence[str], env: Mapping[str, str]) -> tuple[Setting, ...]:
+def find_settings(
+    evaluation: Evaluation, options: Options, args: Sequence[str], env: Mapping[str, str], constraints: Sequence[Constraint] = ()
+) -> tuple[Setting, ...]:
     """The settings that the failure hangs on, nearest first, with their values there and where they came from."""
     if evaluation.raised is None or evaluation.raised.usage:
         return ()
-    near = sorted(relevant_settings(evaluation.raised, evaluation).items(), key=lambda item: (item[1], item[0]))
+    found = relevant_settings(evaluation.raised, evaluation)
+    found.update({name: 0.0 for constraint in constraints for name in constraint.fields})
+    near = sorted(found.items(), key=lambda item: (item[1], item[0]))
     typed = options.typed(args)
     out: list[Setting] = []
     for name, distance in near:

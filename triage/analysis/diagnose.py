@@ -18,6 +18,7 @@ from triage.model import Cause, Diagnosis, Evidence, Facts, Failure, Launch, Out
 from triage.protocols import Capture, EngineProfile
 
 MAX_UNKNOWNS = 12
+DEFAULT_LIMITS = Limits()
 
 
 class _Evaluators:
@@ -56,7 +57,7 @@ class _Explained:
     trail: tuple[Place, ...]
 
 
-def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = (), limits: Limits = Limits()) -> Diagnosis:
+def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = (), limits: Limits = DEFAULT_LIMITS) -> Diagnosis:
     """The cause of the captured run's failure and the patches for it. Same capture, same answer.
 
     Never raises for what stands in the capture: what cannot be known is an Unknown of the diagnosis. `tried` patches
@@ -121,7 +122,7 @@ def _explain(
     evaluators.learn(evaluation.observed)
     evidence.append(_evaluation_evidence(evaluation))
     constraints = find_constraints(path, failure, evaluation, options) if path is not None else ()
-    settings = find_settings(evaluation, options, launch.args, launch.env)
+    settings = find_settings(evaluation, options, launch.args, launch.env, constraints)
     cause = Cause(
         "usage" if failure.kind == "usage" else "argument",
         describe_cause(failure, constraints, settings, profile.name, capture.meta.engine_version),
@@ -138,7 +139,7 @@ def _explain(
         why = f"the search was cut after {search.evaluations} evaluations of the whole validation"
         unknowns.append(Unknown("whether a better patch exists", why))
     elif not search.patches:
-        text = f"no edit of up to {limits.edits} flags or variables among the plausible ones passes validation ({search.evaluations} evaluated)"
+        text = f"no plausible edit of up to {limits.edits} flags or variables passes validation ({search.evaluations} evaluated)"
         unknowns.append(Unknown("a patch", text, "the failure may hang on the model or the hardware, which flags do not change"))
     unknowns += [
         Unknown(f"how {p.site} comes out", f"it depends on {p.depends}", "a capture with the host's facts")
