@@ -62,7 +62,10 @@ class Story:
     function: str = ""
 
 
-def make_evaluator(files: Mapping[str, str], facts: Facts = Facts(), budget: int = 200_000) -> Evaluator:
+NOTHING_KNOWN = Facts()
+
+
+def make_evaluator(files: Mapping[str, str], facts: Facts = NOTHING_KNOWN, budget: int = 200_000) -> Evaluator:
     tree = MemoryTree({name: text.encode() for name, text in {"toy/__init__.py": "", **files}.items()})
     return Evaluator(Program(tree, "toy"), PROFILE, facts, {}, (), budget)
 

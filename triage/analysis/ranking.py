@@ -58,7 +58,8 @@ def judge(
         losses=tuple(losses),
         silent=silent,
     )
-    score = cost + SILENT * sum(c.field not in replaced for c in silent) + (GUESS if certainty == "guess" else 0.0)
+    counted = [c for c in silent if c.field not in replaced and not _is_spelling(c.field, evaluation)]
+    score = cost + SILENT * len(counted) + (GUESS if certainty == "guess" else 0.0)
     rank = ("proved", "likely", "guess").index(certainty)
     return Judged(round(score, 3), (len(units), rank, args, tuple(sorted(env.items()))), patch, tuple(units))
 
@@ -83,8 +84,14 @@ def _losses(unit: Unit, context: Context) -> list[str]:
 def _why(certainty: Certainty, evaluation: Evaluation) -> str:
     if certainty == "proved":
         return f"evaluated through the whole argument validation ({evaluation.steps} statements): nothing refuses it"
-    hangs = "; ".join(dict.fromkeys(p.depends for p in evaluation.possible if p.depends))
-    return f"nothing in the argument validation surely refuses it; some checks hang on what is not known: {hangs[:300]}"
+    hangs = list(dict.fromkeys(p.depends for p in evaluation.possible if p.depends))
+    if not hangs and evaluation.supposed:
+        return (
+            f"nothing in the argument validation refuses it, {len(evaluation.supposed)} tests of host and model taken as likely"
+        )
+    return (
+        f"nothing in the argument validation surely refuses it; some checks hang on what is not known: {'; '.join(hangs)[:300]}"
+    )
 
 
 def silent_changes(evaluation: Evaluation, options: Options, args: Sequence[str]) -> tuple[SilentChange, ...]:
@@ -100,6 +107,11 @@ def silent_changes(evaluation: Evaluation, options: Options, args: Sequence[str]
         where = Location(last.place.file, last.place.line) if last is not None and last.place.file else None
         out.append(SilentChange(name, show(asked), show(used), where))
     return tuple(out)
+
+
+def _is_spelling(field: str, evaluation: Evaluation) -> bool:
+    """Whether a setting was replaced by looking at nothing but itself: another name for the same value."""
+    return all(w.reads <= {field} for w in evaluation.writes if w.field == field)
 
 
 def _only_normalized(asked: Value, used: Value) -> bool:
