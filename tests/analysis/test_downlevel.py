@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from triage.analysis.downlevel import down_level, rewrite
-from triage.analysis.downlevel.bounds import MAX_BYTES
+from triage.analysis.downlevel.bounds import MAX_CHARS
 
 SETUP = """
 import datetime
@@ -235,7 +235,8 @@ def hostile() -> Iterator[tuple[str, str]]:
     yield "mappings", "match x:\n case " + '{"a":' * 30 + "1" + "}" * 30 + ": pass\ntype X = 1\n"
     yield "deletions", "if x: del " + "(" * 30 + "a" + ")" * 30 + "\ntype X = 1\n"
     yield "indentation", "".join(" " * i + "if a:\n" for i in range(1000)) + " " * 1000 + "type X = 1\n"
-    yield "size", "type X = 1\n" * (MAX_BYTES // 10)
+    yield "size", "type X = 1\n" * (MAX_CHARS // 10)
+    yield "brackets", "type X = 1\ny = [" + "1, (2, [3]), " * (MAX_CHARS // 14) + "]\n"
     yield "backslashes", "x = " + "\\\n" * n + "(" * n
     yield "quotes", "x = " + "'" * n + '"""' + "(" * n
 
@@ -247,7 +248,7 @@ def test_hostile_text_is_refused_before_the_parser_sees_it(name: str, text: str)
 
 
 def test_usual_code_stays_below_the_bounds() -> None:
-    text = "type X = int\n" + "x = " + " + ".join(["a.b"] * 100) + "\ny = [" + "1, (2, [3]),\n" * 5000 + "]\n"
+    text = "type X = int\n" + "x = " + " + ".join(["a.b"] * 100) + "\ny = [" + "1, (2, [3]),\n" * 500 + "]\n"
     text += "z = (\n" + '    "text (" f"{x:>{y}} {{"\n' * 100 + ")\n"
     text += "if x: pass\n" + "elif y: pass\n" * 200
     assert rewrite(text).text is not None

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from triage.analysis.flow import one_line
 from triage.analysis.guards import Culprit, can_fail
-from triage.analysis.source import called_name, parse_text
+from triage.analysis.reading import parse_lines
+from triage.analysis.source import called_name
 from triage.model import Guard, Site
 
 _MAX_OPERANDS = 3
@@ -34,10 +35,11 @@ def parse_site(site: Site) -> tuple[ast.stmt | None, tuple[str, ...]]:
     text = site.text
     if text.startswith("elif"):
         text = "if" + text[4:]
-    for whole in (text, f"{text} pass", f"{text}\n    pass"):
-        tree = parse_text(whole)
-        if tree is not None and tree.body:
-            return tree.body[0], tuple(whole.split("\n"))
+    for rewriting in (False, True):
+        for whole in (text, f"{text} pass", f"{text}\n    pass"):
+            parsed = parse_lines(whole, rewriting)
+            if parsed is not None and parsed.tree.body:
+                return parsed.tree.body[0], parsed.lines
     return None, ()
 
 

@@ -1,6 +1,6 @@
 """Sites -> PathCondition: every test that had to come out one way for control to reach a statement.
 
-Works on the syntax tree that locating already made (`source.parse_text`): branches around the statement, exits before
+Works on the syntax tree that locating already made (`reading.read_module`): branches around the statement, exits before
 it in the blocks around it, handlers, loops, and the place inside the failing expression. A guard is claimed only where
 it is certain; exits that stand deeper in earlier blocks than that are left to the evaluation.
 """
@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from triage.analysis.flow import always_exits, breaks_out, exit_kind, may_swallow, one_line, pattern_test
+from triage.analysis.reading import isolate_function, parse_lines, read_module
 from triage.analysis.source import (
     FunctionNode,
     called_name,
     child_blocks,
     function_chain,
-    isolate_function,
-    parse_text,
-    read_module,
     statement_chain,
 )
 from triage.model import Failure, Guard, Location, PathCondition, Site, Unknown
@@ -43,11 +41,11 @@ def find_guards(source: str, function: str, line: int, *, file: str = "", culpri
 
     `source` is the text of the whole file. () when the line is in no such function, or the text cannot be read.
     """
-    tree = parse_text(source)
-    if tree is None:
+    parsed = parse_lines(source)
+    if parsed is None:
         alone = isolate_function(source, line)
-        tree = parse_text(alone) if alone is not None else None
-    return guards_in(tree, tuple(source.split("\n")), function, line, file, culprit) if tree is not None else ()
+        parsed = parse_lines(alone) if alone is not None else None
+    return guards_in(parsed.tree, parsed.lines, function, line, file, culprit) if parsed is not None else ()
 
 
 def guards_in(

@@ -1,42 +1,25 @@
 """Failure + SourceTree -> Sites: the smallest statement that holds each frame's line.
 
-Only the files on the path are parsed, with the standard library's `ast`. A file that cannot be parsed is an Unknown
-with its reason; where the trouble lies in another function, the function of the frame is still read alone.
+Only the files on the path are parsed, with the standard library's `ast` (see reading).
 """
 
 from __future__ import annotations
 
 import ast
-import io
-import re
-import sys
 import textwrap
-import tokenize
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
+from triage.analysis.decoding import decode_source
+from triage.analysis.reading import MAX_SOURCE, Module, isolate_function, parse_text, read_module
 from triage.model import MASK, Failure, Frame, Location, Site, Unknown
 from triage.protocols import SourceTree
 
-MAX_SOURCE = 4 * 1024 * 1024  # bytes of one file that are parsed; sglang's largest has 0.4 MB
 MAX_TEXT = 20_000  # characters of one statement that are kept
 MAX_FRAMES = 400  # frames of one failure that are located; a recursion prints no more than it takes to see it
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_HEADER = re.compile(r"^(?P<indent>[ \t]*)(?P<kind>class|(?:async[ \t]+)?def)[ \t]+(?P<name>\w+)")
-
-
-@dataclass(frozen=True, eq=False)
-class Module:
-    """A parsed file. `lines` are without their ends; `partial` names why only one function of it could be read."""
-
-    file: str
-    lines: tuple[str, ...] = field(repr=False)
-    tree: ast.Module = field(repr=False)
-    partial: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,108 +30,6 @@ class Function:
     location: Location
     class_name: str | None
     parameters: tuple[str, ...]
-
-
-class _Unreadable(Exception):
-    """Carries the reason for which a text has no syntax tree."""
-
-
-def decode_source(data: bytes) -> str:
-    """The text of a Python file, newlines as "\\n", without byte order mark; undecodable bytes are replaced."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data[:8192]).readline)
-    except (SyntaxError, UnicodeDecodeError):
-        encoding = "utf-8"
-    try:
-        text = data.decode(encoding, "replace")
-    except (LookupError, UnicodeDecodeError):
-        text = data.decode("utf-8", "replace")
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-
-
-@lru_cache(maxsize=16)
-def _parse(text: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except SyntaxError as e:
-        here = ".".join(map(str, sys.version_info[:2]))
-        raise _Unreadable(f"it does not parse with Python {here} (line {e.lineno}: {e.msg})") from e
-    except ValueError as e:
-        raise _Unreadable(f"it is not Python source ({e})") from e
-    except (RecursionError, MemoryError) as e:
-        raise _Unreadable("it is nested too deeply to parse") from e
-
-
-def parse_text(text: str) -> ast.Module | None:
-    """The syntax tree of a text (kept for the last few texts), or None where it does not parse."""
-    try:
-        return _parse(text)
-    except _Unreadable:
-        return None
-
-
-def read_module(tree: SourceTree, file: str, line: int | None = None) -> Module | Unknown:
-    """Read and parse `file`. Where it does not parse as a whole and `line` is given, only the function around that line."""
-    data = tree.read(file)
-    if data is None:
-        return Unknown(f"the source of {file}", "it is not in the source tree", "capture it, or give --source")
-    if len(data) > MAX_SOURCE:
-        return Unknown(f"the source of {file}", f"it has {len(data)} bytes, more than the {MAX_SOURCE} that are read")
-    text = decode_source(data)
-    try:
-        return Module(file, tuple(text.split("\n")), _parse(text))
-    except _Unreadable as e:
-        why = str(e)
-    if line is not None and (alone := isolate_function(text, line)) is not None and (part := parse_text(alone)) is not None:
-        return Module(file, tuple(text.split("\n")), part, why)
-    return Unknown(f"the source of {file}", why, "run triage with the Python version that the server runs on")
-
-
-def isolate_function(text: str, line: int) -> str | None:
-    """`text` with all but the function around `line` blanked, line numbers kept; None when no function is seen there.
-
-    Goes by indentation alone, so it works where the file does not parse.
-    """
-    lines = text.split("\n")
-    if not 1 <= line <= len(lines):
-        return None
-    headers: list[tuple[int, re.Match[str]]] = []
-    limit: int | None = None
-    for i in range(line - 1, -1, -1):
-        if not lines[i].strip() or lines[i].lstrip().startswith(("#", ")", "]", "}")):
-            continue
-        indent = _width(lines[i])
-        header = _HEADER.match(lines[i])
-        if limit is None or indent < limit:
-            if header:
-                headers.append((i, header))
-                limit = indent
-            elif limit is None:
-                limit = indent
-            if limit == 0:
-                break
-    inner = next((k for k, (_, h) in enumerate(headers) if h["kind"] != "class"), None)
-    if inner is None:
-        return None
-    start, first = headers[inner]
-    indent = _width(first["indent"])
-    end = start + 1
-    while end < len(lines):
-        rest = lines[end].strip()
-        if rest and not rest.startswith(("#", ")", "]", "}")) and _width(lines[end]) <= indent:
-            break
-        end += 1
-    out = [""] * start + lines[start:end] + [""] * (len(lines) - end)
-    for i, header in headers[inner + 1 :]:
-        out[i] = f"{header['indent']}{header['kind']} {header['name']}{':' if header['kind'] == 'class' else '():'}"
-    return "\n".join(out)
-
-
-def _width(line: str) -> int:
-    expanded = line.expandtabs()
-    return len(expanded) - len(expanded.lstrip())
 
 
 # ---------------------------------------------------------------- statements
@@ -252,8 +133,11 @@ def statement_kind(node: ast.stmt) -> str:
     return _KINDS.get(kind, kind)
 
 
-def statement_text(lines: tuple[str, ...], node: ast.stmt) -> str:
-    """The statement's own lines, dedented; of a compound statement only what stands before its first block."""
+def statement_text(lines: tuple[str, ...], node: ast.stmt, parsed: tuple[str, ...] = ()) -> str:
+    """The statement's own lines, dedented; of a compound statement only what stands before its first block.
+
+    `parsed` are the lines that the node's columns count in, where they are not `lines`.
+    """
     start, end = node.lineno, node.end_lineno or node.lineno
     body = next((b for b in child_blocks(node) if b), None)
     if body and first_line(body[0]) > start:
@@ -262,7 +146,7 @@ def statement_text(lines: tuple[str, ...], node: ast.stmt) -> str:
             end -= 1
     part = list(lines[start - 1 : end])
     if body and first_line(body[0]) == body[0].lineno and body[0].lineno <= len(lines):
-        beside = lines[body[0].lineno - 1].encode()[: body[0].col_offset].decode("utf-8", "replace")
+        beside = (parsed or lines)[body[0].lineno - 1].encode()[: body[0].col_offset].decode("utf-8", "replace")
         if beside.strip():  # `if a: b`, or a header whose last line the block begins on
             part = [*lines[start - 1 : body[0].lineno - 1], beside.rstrip()]
     text = textwrap.dedent("\n".join(part)).strip("\n")
@@ -301,8 +185,10 @@ def _find_site(
     notes: list[Unknown] = []
     if module.partial:
         notes.append(Unknown(f"the rest of {frame.file}", f"{module.partial}; only the functions on the path were read"))
+    if module.rewritten:
+        notes.append(Unknown(f"the exact syntax of {frame.file}", module.rewritten))
     chains = _holders(module.tree, frame.line)
-    here = module.lines[frame.line - 1].strip() if 1 <= frame.line <= len(module.lines) else ""
+    here = module.original[frame.line - 1].strip() if 1 <= frame.line <= len(module.original) else ""
     if chains and _agrees(frame, here, chains[0]):
         return _site(module, _choose(chains, exception, callee), frame.line, True), tuple(notes)
     where = f"{frame.file}:{frame.line}"
@@ -339,7 +225,7 @@ def _find_moved(module: Module, frame: Frame) -> list[int]:
     if name.startswith("<"):
         spans = [(1, len(module.lines))]
     wanted = frame.text.strip()
-    lines = {i for a, b in spans for i in range(a, b + 1) if module.lines[i - 1].strip() == wanted}
+    lines = {i for a, b in spans for i in range(a, b + 1) if module.original[i - 1].strip() == wanted}
     return sorted(i for i in lines if statement_chain(module.tree, i))
 
 
@@ -347,7 +233,7 @@ def _site(module: Module, chain: list[ast.stmt], line: int, matches: bool) -> Si
     node = chain[-1]
     location = Location(module.file, node.lineno, node.end_lineno)
     name = qualified_name(chain[:-1])
-    return Site(location, name, statement_kind(node), statement_text(module.lines, node), (), matches, line)
+    return Site(location, name, statement_kind(node), statement_text(module.original, node, module.lines), (), matches, line)
 
 
 # ---------------------------------------------------------------- helpers for others
@@ -384,3 +270,26 @@ def find_function(tree: SourceTree, file: str, line: int) -> Function | None:
     every = [*a.posonlyargs, *a.args, *([a.vararg] if a.vararg else []), *a.kwonlyargs, *([a.kwarg] if a.kwarg else [])]
     class_name = owner.name if isinstance(owner, ast.ClassDef) else None
     return Function(qualified_name(chain), Location(file, node.lineno, node.end_lineno), class_name, tuple(p.arg for p in every))
+
+
+__all__ = [
+    "MAX_SOURCE",
+    "Function",
+    "FunctionNode",
+    "Module",
+    "called_name",
+    "child_blocks",
+    "decode_source",
+    "excerpt",
+    "find_function",
+    "find_sites",
+    "first_line",
+    "function_chain",
+    "isolate_function",
+    "parse_text",
+    "qualified_name",
+    "read_module",
+    "statement_chain",
+    "statement_kind",
+    "statement_text",
+]

@@ -13,6 +13,7 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 
+from triage.analysis.decoding import decode_source
 from triage.analysis.downlevel.bounds import too_much
 
 _COOKIE = re.compile(r"^([ \t\f]*#.*?)coding([:=][ \t]*[-\w.]+)")
@@ -38,8 +39,6 @@ class Rewritten:
 
 def down_level(source: bytes) -> bytes | None:
     """UTF-8 source with the same lines that the local Python parses; None where `rewrite` gives a reason against it."""
-    from triage.analysis.source import decode_source
-
     text = rewrite(decode_source(source)).text
     return None if text is None else _without_cookie(text).encode("utf-8", "replace")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-MAX_BYTES = 2 * 1024 * 1024  # about 6 s of parsing
+MAX_CHARS = 1024 * 1024
+MAX_BRACKETS = 40_000  # pairs; with that many the parser takes some seconds
 MAX_DEPTH = 40  # brackets and fields of f-strings around one token
 MAX_PATTERN_DEPTH = 6  # brackets of a `case` or a `del`, which take exponential time
 MAX_RUN = 600  # tokens between two separators: operators, attributes, calls in a row
@@ -41,10 +42,10 @@ class _Level:
 
 def too_much(text: str) -> str | None:
     """Why a text is not given to the parser; None where it may be."""
-    if len(text) > MAX_BYTES:
-        return f"it has {len(text)} characters, more than the {MAX_BYTES} that are rewritten"
+    if len(text) > MAX_CHARS:
+        return f"it has {len(text)} characters, more than the {MAX_CHARS} that are rewritten"
     levels = [_Level()]
-    limit, elifs, at, fresh = MAX_DEPTH, 0, 0, True
+    limit, elifs, pairs, at, fresh = MAX_DEPTH, 0, 0, 0, True
     while at < len(text):
         level = levels[-1]
         if level.quote:
@@ -70,6 +71,7 @@ def too_much(text: str) -> str | None:
                 at = _open_string(text, start, "", levels)
             elif kind == "open":
                 levels.append(_Level())
+                pairs += 1
             elif kind == "close" and len(levels) > 1:
                 levels.pop()
             elif token == ":" and level.field:
@@ -78,6 +80,8 @@ def too_much(text: str) -> str | None:
             fresh = False
             if level.run > MAX_RUN:
                 return f"more than {MAX_RUN} operators or names stand in a row"
+        if pairs > MAX_BRACKETS:
+            return f"it has more than {MAX_BRACKETS} brackets"
         if len(levels) > limit:
             return "it is nested too deeply"
     return f"it has more than {MAX_ELIFS} elif branches" if elifs > MAX_ELIFS else None

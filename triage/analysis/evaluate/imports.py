@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 
+from triage.analysis.decoding import decode_source
+from triage.analysis.downlevel import rewrite
 from triage.analysis.evaluate.classes import Classes
 from triage.analysis.evaluate.frames import Frame
 from triage.analysis.evaluate.statements import compile_statement
@@ -33,6 +35,7 @@ class Program:
         self.package = package
         self.found: dict[str, tuple[str, bytes, bool] | None] = {}
         self.failures: dict[str, str] = {}
+        self.rewritten: dict[str, str] = {}  # files in syntax newer than the local Python -> what was replaced
 
     def find(self, name: str) -> tuple[str, bytes, bool] | None:
         """(file, content, is a package) of a module; None when there is none."""
@@ -56,11 +59,22 @@ class Program:
             return None
         try:
             return ast.parse(data, file)
-        except (SyntaxError, ValueError) as exc:
+        except SyntaxError as exc:
+            return self.parse_newer(file, data, f"cannot be parsed by this Python: {exc}")
+        except ValueError as exc:
             self.failures[file] = f"cannot be parsed by this Python: {exc}"
         except (RecursionError, MemoryError):
             self.failures[file] = "nested too deeply to parse"
         return None
+
+    def parse_newer(self, file: str, data: bytes, why: str) -> ast.Module | None:
+        """A file in syntax newer than the local Python, rewritten; what was replaced is kept in `rewritten`."""
+        older = rewrite(decode_source(data))
+        if older.text is None:
+            self.failures[file] = f"{why}, nor rewritten ({older.why})"
+            return None
+        self.rewritten[file] = older.note
+        return ast.parse(older.text, file)
 
 
 class Imports(Classes):
