@@ -20,8 +20,11 @@ class Mismatch:
 
 
 def find_mismatch(diagnosis: Diagnosis) -> Mismatch | None:
-    """None where the source holds the failing line as the traceback prints it, or where there is nothing to compare."""
-    if diagnosis.failure is None or diagnosis.path is None:
+    """None where the source holds the failing line as the traceback prints it, or where there is nothing to compare.
+
+    Outside the validation of arguments too: nothing is concluded from the source there.
+    """
+    if diagnosis.failure is None or diagnosis.path is None or diagnosis.cause is None or diagnosis.cause.category != "argument":
         return None
     frame = next((f for f in reversed(diagnosis.failure.frames) if f.file), None)
     if frame is None or frame.file is None:
