@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from triage.analysis.candidates import Context
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
+from triage.analysis.definitions import find_definitions
 from triage.analysis.evaluate import Evaluation, Evaluator, Place, Program
 from triage.analysis.failure import find_failure
 from triage.analysis.flags import Options, read_flags
@@ -89,6 +90,8 @@ def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = 
     if path is not None and path.sites:
         last = path.sites[-1]
         evidence.append(Evidence("source", last.text, last.location))
+        if capture.source is not None:
+            evidence += find_definitions(path, capture.source)
     if capture.source is None or capture.launch is None or failure.kind in ("signal", "timeout"):
         return _without_patch(capture, profile, failure, path, evidence, unknowns)
     return _explain(capture, profile, capture.launch, failure, path, evidence, unknowns, tried, limits)
@@ -146,6 +149,9 @@ def _explain(
         for p in evaluation.possible
     ]
     unknowns += [Unknown("part of the code", note) for note in evaluation.notes]
+    located = {u.what for u in unknowns}
+    newer = [Unknown(f"the exact syntax of {file}", note) for file, note in evaluators.program.rewritten.items()]
+    unknowns += [u for u in newer if u.what not in located]
     return Diagnosis(outcome, failure, path, cause, search.patches, settings, (), tuple(unknowns[:MAX_UNKNOWNS]))
 
 
