@@ -54,7 +54,7 @@ class _Unreadable(Exception):
 
 
 @lru_cache(maxsize=16)
-def _parse(text: str, rewriting: bool = True) -> Parsed:
+def _parse(text: str, rewriting: bool) -> Parsed:
     try:
         return Parsed(_parse_here(text), tuple(text.split("\n")))
     except SyntaxError as e:
@@ -102,7 +102,7 @@ def read_module(tree: SourceTree, file: str, line: int | None = None) -> Module 
         return Unknown(f"the source of {file}", f"it has {len(data)} bytes, more than the {MAX_SOURCE} that are read")
     text = decode_source(data)
     try:
-        parsed = _parse(text)
+        parsed = _parse(text, True)
         return Module(file, parsed.lines, parsed.tree, None, parsed.note, tuple(text.split("\n")) if parsed.note else ())
     except _Unreadable as e:
         why = str(e)
