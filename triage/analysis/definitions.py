@@ -1,7 +1,8 @@
 """PathCondition -> where the helpers and constants that the failing condition uses are defined, as evidence.
 
-Syntax answers first (`names.find_definition`). What needs inference, a method of a local's class, is asked of jedi in a
-folder that holds only what was read through the source tree: the answer is the same for a saved capture.
+Syntax answers first (`names.find_definition`). What needs inference, a method of a local's class, is asked of jedi where
+nothing nearer was found, in a folder that holds only what was read through the source tree: the answer is the same for a
+saved capture.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def find_definitions(path: PathCondition, tree: SourceTree) -> tuple[Evidence, .
             continue
         names.add(use.name)
         where = None if use.inferred else find_definition(tree, module.file, use.name, line)
-        if use.inferred and asked < MAX_GOTOS:
+        if use.inferred and not found and asked < MAX_GOTOS:
             asked += 1
             where = _infer(module, tree, use, line)
         if where is None or (site.location.file == where.file and where.line <= line <= (where.end_line or where.line)):
@@ -242,11 +243,12 @@ def _infer(module: Module, tree: SourceTree, use: Use, line: int) -> Location | 
         return None
     try:
         with tempfile.TemporaryDirectory(prefix="triage-") as folder:
+            root = Path(folder, "root")
             for file, text in files.items():
-                target = Path(folder, file)
+                target = root / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(text, encoding="utf-8", errors="replace")
-            found = goto(files[module.file], module.file, use.line, use.column, Path(folder))
+            found = goto(files[module.file], module.file, use.line, use.column, root, Path(folder, "cache"))
     except (CaptureError, OSError):
         return None
     return found if found is not None and tree.read(found.file) is not None else None

@@ -148,8 +148,10 @@ def _module_file(tree: SourceTree, module: str) -> str | None:
 
 
 # ---------------------------------------------------------------- by jedi
-def goto(source: str, file: str, line: int, column: int, root: Path) -> Location | None:
+def goto(source: str, file: str, line: int, column: int, root: Path, cache: Path | None = None) -> Location | None:
     """Where the name at a position (line from 1, column from 0) of `file` under the folder `root` is defined.
+
+    `cache` is the folder in which jedi keeps what it has parsed, else that of the user.
 
     Follows imports across the folder's modules. None when it is defined outside the folder, not found, or the source is
     too large to infer over. Raises CaptureError when jedi itself fails.
@@ -162,6 +164,8 @@ def goto(source: str, file: str, line: int, column: int, root: Path) -> Location
     # Neither may jedi import modules that it knows to be hard to infer, nor run properties of live objects.
     jedi.settings.auto_import_modules = []
     jedi.settings.allow_unsafe_interpreter_executions = False
+    before = jedi.settings.cache_directory
+    jedi.settings.cache_directory = str(cache) if cache is not None else before
     real = root.resolve()
     try:
         # The folder alone is on the path, and the environment is this process: no interpreter is started or asked.
@@ -172,6 +176,8 @@ def goto(source: str, file: str, line: int, column: int, root: Path) -> Location
         return None  # no name at that position, or inference without end
     except (jedi.InternalError, AttributeError, KeyError, IndexError, TypeError, AssertionError, OSError) as e:
         raise CaptureError(f"the definition of the name at {file}:{line} cannot be inferred") from e
+    finally:
+        jedi.settings.cache_directory = before
     for name in names[:_MAX_RESULTS]:
         path = name.module_path
         if path is None or name.line is None:
