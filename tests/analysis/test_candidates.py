@@ -104,8 +104,13 @@ def test_a_negative_number_only_where_the_source_asks_for_it() -> None:
         assert all(int(v or 0) > 0 for v in values(candidates(check), "--size"))
 
 
+def test_the_next_word_of_a_sentence_is_no_value() -> None:
+    check = "raise ValueError('--model and --size to be given')"
+    assert not {"and", "to"} & {c.edits[0].new for c in candidates(check, protected=True)}
+
+
 def test_numbers_typed_beside_it_are_tried() -> None:
-    assert {"17", "18", "16"} <= set(values(candidates("assert self.size == self.count + 1", "--count", "17"), "--size"))
+    assert {"15", "16", "14"} <= set(values(candidates("assert self.size == self.count + 1", "--count", "15"), "--size"))
 
 
 def test_values_for_another_device_are_not_proposed() -> None:

@@ -258,7 +258,13 @@ def _rename_candidates(word: str, context: Context) -> list[Candidate]:
     known = [n for n in context.options.by_name if n.startswith("--")]
     dashed = word.replace("_", "-")
     close = [dashed] if dashed in known else difflib.get_close_matches(dashed, known, n=3, cutoff=0.82)
-    out = [c for place, name in enumerate(close) for c in _renamed(word, name, 0.5 + 0.3 * place, context)]
+    old = typed_text(context.args, word)
+    ours = set(dashed.strip("-").split("-"))
+    for name in sorted(known, key=lambda n: -len(ours & set(n.strip("-").split("-")))):
+        choices = context.options.by_name[name].flag.choices or ()
+        if old in choices and 2 * len(ours & set(name.strip("-").split("-"))) > len(ours) and name not in close:
+            close.append(name)  # it takes the typed value and most of its words are the same
+    out = [c for place, name in enumerate(close[:4]) for c in _renamed(word, name, 0.5 + 0.3 * place, context)]
     return [*out, Candidate((Edit("remove", word, typed_text(context.args, word), None),), None, None, REMOVE)]
 
 

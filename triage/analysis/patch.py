@@ -315,6 +315,7 @@ def find_patches(
         smallest = searcher.minimal(judged) if len(kept) < 3 else judged
         if not any(set(k.units) <= set(smallest.units) for k in kept):
             kept.append(smallest)
+    kept.sort(key=lambda j: j.order)
     return Search(tuple(k.patch for k in kept), searcher.evaluations, complete)
 
 

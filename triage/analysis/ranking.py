@@ -111,7 +111,8 @@ def silent_changes(evaluation: Evaluation, options: Options, args: Sequence[str]
 
 def _is_spelling(field: str, evaluation: Evaluation) -> bool:
     """Whether a setting was replaced by looking at nothing but itself: another name for the same value."""
-    return all(w.reads <= {field} for w in evaluation.writes if w.field == field)
+    writes = [w for w in evaluation.writes if w.field == field]
+    return bool(writes) and all(w.reads <= {field} for w in writes)
 
 
 def _only_normalized(asked: Value, used: Value) -> bool:

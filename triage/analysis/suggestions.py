@@ -231,7 +231,9 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
     flag, name = option.flag, option.field
     default = option.action.default
     compared = hints.compared.get(name, {})
-    named = [v for v in hints.advised.get(name, ()) if flag.choices is None or v in flag.choices]
+    named = [
+        v for v in hints.advised.get(name, ()) if (v in flag.choices if flag.choices is not None else _is_value(v, flag.type))
+    ]
     if flag.choices is not None:
         assigned = [str(v) for v in hints.assigned.get(name, ())]
         near = {str(v): cost for v, cost in compared.items()}
@@ -246,7 +248,9 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
                 cost = 0.05 + 0.001 * place
             offer(choice, 0.0 if choice == default and cost < 0.1 else min(cost, 0.15) if choice == default else cost)
     elif flag.type == "int" or (flag.type not in ("str", "float") and any(isinstance(c, int) for c in compared)):
-        _offer_numbers(offer, known, default, compared, hints)
+        _offer_numbers(offer, known, default, compared, hints.exact.get(name, frozenset()), hints)
+        for place, number in enumerate(n for n in hints.assigned.get(name, ()) if isinstance(n, int)):
+            offer(number, 0.05 + 0.03 * place)
         low = lowest(option)
         meant = {str(v) for v in hints.exact.get(name, ())} | set(named) | {str(default)}
         for text in [t for t in found if int(t) < low and t not in meant]:
@@ -269,6 +273,11 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
     return sorted(found.items(), key=lambda item: (item[1], len(item[0]), item[0]))
 
 
+def _is_value(word: str, type_name: str | None) -> bool:
+    """Whether a word behind a flag in a sentence can be its value, not the next word ("--cert and --key")."""
+    return bool(re.fullmatch(r"-?\d[\d.]*", word)) if type_name in ("int", "float") else not word.isalpha()
+
+
 def lowest(option: Option) -> int:
     """The smallest number that a person would type unless the source names a smaller one: 1, or what the default shows."""
     default = option.action.default
@@ -278,15 +287,24 @@ def lowest(option: Option) -> int:
 
 
 def _offer_numbers(
-    offer: Callable[[Value, float], None], known: Value, default: Value, compared: Mapping[Value, float], hints: Hints
+    offer: Callable[[Value, float], None],
+    known: Value,
+    default: Value,
+    compared: Mapping[Value, float],
+    exact: frozenset[Value],
+    hints: Hints,
 ) -> None:
     for number in hints.numbers:
-        for value, cost in (
-            (number - 1, 0.1), (number, 0.15), (number + 1, 0.2), (number // 2, 0.3), (number * 2, 0.4),
-        ):  # fmt: skip
-            offer(value, cost)
+        beside = 0.0 if number <= 16 else 0.4  # one more than 4 is a relation, one more than 4096 hardly
+        offer(number, 0.15 + beside)
+        offer(number - 1, 0.1 + beside)
+        offer(number + 1, 0.2 + beside)
+        offer(number // 2, 0.3)
+        offer(number * 2, 0.4)
     for constant, extra in compared.items():
         if isinstance(constant, int):
+            if constant not in exact:  # a bound far from what anyone typed is allowed, not asked for
+                extra += min(0.4, 0.02 * abs(constant))
             for value, cost in ((constant, 0.0), (constant + 1, 0.2), (constant - 1, 0.25)):
                 offer(value, cost + extra if value >= 0 or value == constant else 9.0)
     for word in sorted(hints.words):
