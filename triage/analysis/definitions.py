@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from triage.analysis.conditions import Scope, dotted, environment_name, read_scope, setting_name
+from triage.analysis.flow import one_line
 from triage.analysis.names import find_definition, goto
 from triage.analysis.reading import Module, read_module
 from triage.analysis.source import FunctionNode, child_blocks, excerpt, function_chain, statement_chain
 from triage.analysis.trees import is_safe_name
 from triage.errors import CaptureError
-from triage.model import Evidence, Location, PathCondition, Unknown
+from triage.model import Evidence, Guard, Location, PathCondition, Unknown
 from triage.protocols import SourceTree
 
 MAX_NAMES = 3
@@ -115,7 +116,7 @@ def _uses(module: Module, path: PathCondition, line: int) -> Iterator[Use]:
     for node in _own_expressions(chain[-1]) if chain and not isinstance(chain[-1], ast.Raise) else ():
         yield from _read(node, scope, owner, module.lines)
     for guard in reversed(site.guards[-MAX_GUARDS:]):
-        for node in _expressions_at(module.tree, guard.location):
+        for node in _expressions_at(module, guard):
             yield from _read(node, scope, owner, module.lines)
 
 
@@ -130,18 +131,15 @@ def _own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
             yield child
 
 
-def _expressions_at(tree: ast.Module, location: Location) -> Iterator[ast.expr]:
-    """The expressions that begin and end on a guard's lines, outermost only."""
-    for statement in reversed(statement_chain(tree, location.line)):
+def _expressions_at(module: Module, guard: Guard) -> Iterator[ast.expr]:
+    """The expressions on a guard's lines that its text is made of, outermost only."""
+    for statement in reversed(statement_chain(module.tree, guard.location.line)):
         for node in _own_expressions(statement):
-            if node.lineno == location.line and node.end_lineno == (location.end_line or location.line):
+            near = node.lineno <= guard.location.line <= (node.end_lineno or node.lineno)
+            if near and one_line(module.lines, node) in guard.text:
                 yield node
-                return
-        if statement.lineno < location.line:
-            for node in _own_expressions(statement):
-                if node.lineno <= location.line <= (node.end_lineno or node.lineno):
-                    yield node
-                    return
+        if statement.lineno < guard.location.line:
+            return
 
 
 def _owner(tree: ast.Module, line: int) -> str | None:

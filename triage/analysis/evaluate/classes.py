@@ -135,8 +135,8 @@ class Classes(Attributes):
             return list(made)
         out: dict[str, Instance] = {}
         for base in reversed(cls.mro):
-            if not isinstance(base, Class):
-                continue
+            if not isinstance(base, Class) or (base is not cls and base.kind == "plain"):
+                continue  # what a base annotates that is no record itself is no field
             if base is not cls and base.options.get("fields") is not None:
                 out.update({f.attrs["name"]: f for f in base.options["fields"]})
                 continue
