@@ -24,7 +24,7 @@ EvaluatorFor = Callable[[Mapping[str, str]], Evaluator]
 
 _UNKNOWN, _MOVED, _DOUBTED = 0.5, 0.4, 1.0  # what a change costs more that was not seen to pass the failing function
 _OWN = 0.5  # less for the value that the release itself would take
-_STEPS = 400_000  # statements of trials at one failure
+_STEPS = 60_000  # statements of trials at one failure
 _ALIKE, _DELAY = 2, 2.5  # so many values of the same settings came to the same next failure: more of them wait
 _SAME_SHAPE = 2  # patches that differ in values only
 _POOL = {1: 200, 2: 26, 3: 14}

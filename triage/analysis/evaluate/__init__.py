@@ -206,6 +206,7 @@ class Evaluator:
         m.writes, m.field_deps, m.memo = [], {}, {}
         m.supposed = {}
         m.messages, m.maybes, m.observed, m.contradictions = [], [], {}, []
+        m.nesting = 0
         m.collectors, m.reads, m.control, m.guards = [], set(), frozenset(), ()
         m.assumptions = dict(self.assumptions)
         m.steps, m.trail, m.trail_at = 0, trail, -1

@@ -290,7 +290,7 @@ class Comparing(World):
                 kept = tuple(o for o in value.options if self.truth(test(o)) is not (not truth))
                 if kept and len(kept) < len(value.options):
                     self.reads = set()
-                    store(self, f, kept[0] if len(kept) == 1 else Unknown(value.key + "'", value.why, kept))
+                    store(self, f, kept[0] if len(kept) == 1 else Unknown(value.key, value.why, kept))
             elif other is not None and ((symbol in ("is", "==") and truth) or (symbol in ("is not", "!=") and not truth)):
                 target = other(self, f)
                 if not isinstance(target, Unknown) and not isinstance(target, OURS):
@@ -302,7 +302,7 @@ class Comparing(World):
                     and 0 < len(target) <= MAX_OPTIONS
                     and not has_unknown(target)
                 ):
-                    store(self, f, Unknown(value.key + "'", value.why, tuple(target)))
+                    store(self, f, Unknown(value.key, value.why, tuple(target)))
         except TargetRaise:
             return
         finally:

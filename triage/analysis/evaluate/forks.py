@@ -85,9 +85,14 @@ class Forks(Core):
     def follow_one(
         self, f: Frame, cond: Value, yes: Callable[[], Signal | None], no: Callable[[], Signal | None], pinned_ahead: bool
     ) -> Signal | None:
-        """Take one side of an unknown condition: the one where it does not hold, unless the evaluation cannot go on there."""
+        """Take one side of an unknown condition: the one where it does not hold, unless that very test decides an exception."""
         mark = self.heap.mark()
         signal, raised = self.side(f, cond, False, no)
+        own = raised is not None and not raised.trail and raised.nesting <= self.nesting
+        if raised is not None and not own and not pinned_ahead:
+            self.suppose(cond, False)
+            self.heap.release()
+            raise raised
         if raised is not None or (pinned_ahead and signal is not None):
             self.heap.undo(mark)
             signal, other = self.side(f, cond, True, yes)

@@ -112,6 +112,7 @@ class Core:
         self.budget = budget
         self.reads: set[str] = set()
         self.control: frozenset[str] = frozenset()
+        self.nesting = 0  # tests that the statement now running stands under, over all frames
         self.guards: tuple[frozenset[str], ...] = ()
         self.stack: list[Frame] = []
         self.assumptions: dict[str, Value] = {}
@@ -139,6 +140,7 @@ class Core:
 
     def enter_guard(self, reads: frozenset[str]) -> tuple[frozenset[str], tuple[frozenset[str], ...]]:
         before = (self.control, self.guards)
+        self.nesting += 1
         if reads:
             self.control = self.control | reads
             self.guards = (reads, *self.guards)
@@ -146,6 +148,7 @@ class Core:
 
     def leave_guard(self, before: tuple[frozenset[str], tuple[frozenset[str], ...]]) -> None:
         self.control, self.guards = before
+        self.nesting -= 1
 
     def places(self) -> tuple[Place, ...]:
         """The frames now active, outermost first."""

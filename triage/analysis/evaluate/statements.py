@@ -58,6 +58,7 @@ def compile_statement(node: ast.stmt) -> Step:
         except TargetRaise as exc:
             if not exc.blamed:
                 exc.blamed = True
+                exc.nesting = w.nesting
                 exc.guards = (*w.guards, f.exit_control) if f.exit_control else w.guards
             raise
 

@@ -247,7 +247,8 @@ class TargetRaise(Exception):
         self.reads: frozenset[str] = frozenset()  # settings and facts that the raising expression read
         self.mentions: frozenset[str] = frozenset()  # ... that only the message read
         self.guards: tuple[frozenset[str], ...] = ()  # ... that each guard on the way read, innermost first
-        self.blamed = False  # whether `guards` are set
+        self.blamed = False  # whether `guards` and `nesting` are set
+        self.nesting = 0
         self.at: int | None = None  # the line, where it was raised in the frame that forked
         self.assumed = False  # raised only because the log says so
         self.attrs: dict[str, Value] = {}
@@ -337,12 +338,10 @@ def same(a: Value, b: Value) -> bool:
     if type(a) in (set, frozenset):
         return not has_unknown(a) and bool(a == b)
     if type(a) is Unknown:
-        return bool(a.key == b.key) and a.named
+        return bool(a.key == b.key and a.named and same(a.options, b.options))
     if type(a) is Bound:
         return a.fn is b.fn and a.self is b.self
-    if type(a) is External:
-        return bool(a.path == b.path)
-    return False
+    return False  # an External is one object for each path
 
 
 def snapshot(value: Value, depth: int = 6) -> Value:
@@ -395,4 +394,6 @@ def join(a: Value, b: Value, why: str) -> Value:
                 merged.append(item)
         if len(merged) <= MAX_OPTIONS:
             options = tuple(merged)
+    if type(a) is Unknown and type(b) is Unknown and a.key == b.key and a.named:
+        return Unknown(a.key, a.why, options)  # one value, of which one path knows more
     return Unknown(f"@{next(_joins)}", why, options)
