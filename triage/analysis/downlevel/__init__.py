@@ -58,6 +58,8 @@ def rewrite(text: str) -> Rewritten:
         made, constructs = rewrite_module(libcst.parse_module(_FORM_FEED.sub(_blank, text)))
     except libcst.ParserSyntaxError as e:
         return Rewritten(None, why=f"line {e.raw_line}: no Python syntax that is known")
+    except (libcst.CSTLogicError, libcst.CSTValidationError) as e:
+        return Rewritten(None, why=f"libcst refuses it ({e})")
     except CannotRewrite as e:
         return Rewritten(None, why=str(e))
     except (RecursionError, MemoryError):
