@@ -262,12 +262,14 @@ def _without_patch(
     unknowns: Sequence[Unknown],
 ) -> Diagnosis:
     """A failure for which no argument constraint was found: say what the log alone proves."""
-    trail = find_trail(failure, path, profile)
+    stages = {stage.call.rpartition(".")[2] for stage in profile.stages}
+    # by the log alone: the source may be another one
+    validating = any(f.file and f.function.rpartition(".")[2] in stages for f in failure.frames)
     site = failure.site
     where = f" at {site.file or site.path}:{site.line} in {site.function}" if site is not None else ""
     if failure.kind == "usage":
         category, text = "usage", f"The command line is refused by the argument parser: {failure.message}"
-    elif trail:
+    elif validating and failure.kind == "exception":
         category, text = "argument", f"Argument validation raised {failure.exception}{where}."
     elif failure.kind == "exception":
         category = "runtime"
