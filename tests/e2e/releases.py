@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -192,7 +191,3 @@ def ask_oracle_all(version: str, launches: Sequence[Sequence[str]]) -> list[dict
         )  # fmt: skip
         out.seek(0)
         return [json.loads(line) for line in out.read().splitlines()]
-
-
-if __name__ == "__main__":
-    print(unit_text(VERSIONS[0], LAUNCHES[0].args), file=sys.stdout)
