@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 
 from triage.analysis.evaluate.forks import Forks
 from triage.analysis.evaluate.frames import Frame, Pending
 from triage.analysis.evaluate.signals import Signal, Step
 from triage.analysis.evaluate.values import ABSENT, Maybe, TargetRaise, Unknown, Value, show
 
+MAX_CAUGHT = 12  # possible exceptions of one `try` whose handling is followed
 MAX_ROUNDS, MAX_ROUNDS_IN_FORK = 2000, 50  # of a while loop
 
 
@@ -145,14 +147,12 @@ class Control(Forks):
             elif pinned_handlers and handlers:
                 signal = handle(found[0] if found else TargetRaise(Exception, ()))
             elif found and not f.pin:
-                first = found[0]
-                before = signal
-                signal = self.fork(
-                    f,
-                    Unknown(f"?{first.name} in try", f"{first.name} may be raised and handled"),
-                    lambda: caught(first),
-                    lambda: before if before is not None else orelse(self, f),
-                )
+                signal = signal if signal is not None else orelse(self, f)
+                for one in found[:MAX_CAUGHT]:
+                    why = one.depends or f"{one.name} may be raised and handled"
+                    signal = self.fork(
+                        f, Unknown(f"?{one.name} in try", why), partial(caught, one), partial(_same_signal, signal)
+                    )
             elif signal is None:
                 signal = orelse(self, f)
         except TargetRaise as exc:
@@ -230,6 +230,10 @@ class Control(Forks):
             f.stmt = node if not _has_inner(node, f.pin) else f.stmt
             raise exc
         return None
+
+
+def _same_signal(signal: Signal | None) -> Signal | None:
+    return signal
 
 
 def _has_inner(node: ast.stmt, line: int) -> bool:

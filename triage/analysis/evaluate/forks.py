@@ -198,16 +198,18 @@ class Forks(Core):
         """Some path raises this. An enclosing `try` that catches it gets it; else it is a possible failure."""
         if exc.assumed:
             return
+        if not exc.places:  # one that a handler raises again keeps its first place
+            outer = self.places()
+            if exc.at is not None and outer:
+                outer = (*outer[:-1], Place(outer[-1].file, exc.at, outer[-1].function))
+            exc.places = outer + tuple(Place(*p) for p in reversed(exc.trail))
+            exc.depends = why
         for catches, found in reversed(self.collectors):
             if catches(exc) is not False:
                 found.append(exc)
                 return
-        outer = self.places()
-        inner = tuple(Place(*p) for p in reversed(exc.trail))
-        if exc.at is not None and outer:
-            outer = (*outer[:-1], Place(outer[-1].file, exc.at, outer[-1].function))
         if len(self.maybes) < 200:
-            self.maybes.append((exc, outer + inner, why))
+            self.maybes.append((exc, exc.places, exc.depends))
 
     def settle(self, frame: Frame, value: Value, raised: TargetRaise | None) -> tuple[Value, TargetRaise | None]:
         """Join the paths that returned early with the one that came to the end."""
