@@ -56,9 +56,6 @@ class Maybe:
 class Absent:
     """The one marker for "no such key"."""
 
-    def __repr__(self) -> str:
-        return "<absent>"
-
 
 ABSENT = Absent()
 
@@ -247,8 +244,8 @@ class TargetRaise(Exception):
         self.reads: frozenset[str] = frozenset()  # settings and facts that the raising expression read
         self.mentions: frozenset[str] = frozenset()  # ... that only the message read
         self.guards: tuple[frozenset[str], ...] = ()  # ... that each guard on the way read, innermost first
-        self.places: tuple[Any, ...] = ()  # of a possible exception: where it would be raised, outermost first
-        self.depends = ""  # of a possible exception: what decides it
+        self.places: tuple[Any, ...] = ()  # of a possible exception: where, outermost first
+        self.depends = ""
         self.blamed = False  # whether `guards` and `nesting` are set
         self.nesting = 0
         self.at: int | None = None  # the line, where it was raised in the frame that forked
