@@ -15,6 +15,7 @@ from triage.hosts import open_host
 from triage.protocols import Host
 
 STATE = Path(os.environ.get("LABHOST_DIR", "/var/lib/labhost"))
+BRIDGE = "lab0"  # as labhost names it
 NETWORK = "10.77.0."
 
 
@@ -94,6 +95,16 @@ class LabHost:
         return open_host(f"{user}@{self.name}", ssh_config=self.ssh_config, known_hosts=self.known_hosts, timeout=timeout)
 
 
+def _fix_bridge() -> None:
+    """The hosts' bridge with an address of its own: else it takes that of a port, changes it when that host goes down,
+    and the sessions of all other hosts stall."""
+    mac = "02:00:0a:4d:00:01"
+    if subprocess.run(["ip", "link", "show", BRIDGE], capture_output=True).returncode:
+        for words in (["link", "add", BRIDGE, "type", "bridge"], ["addr", "add", f"{NETWORK}1/24", "dev", BRIDGE]):
+            subprocess.run(["ip", *words], check=True, capture_output=True)
+    subprocess.run(["ip", "link", "set", BRIDGE, "address", mac, "up"], check=True, capture_output=True)
+
+
 @contextmanager
 def boot(folder: Path, first: int = 10, last: int = 59) -> Iterator[LabHost]:
     """A host at a free address of the range, taken down at the end whatever happens."""
@@ -106,6 +117,7 @@ def boot(folder: Path, first: int = 10, last: int = 59) -> Iterator[LabHost]:
         up = {line.split()[-1] for line in subprocess.run([labhost, "list"], capture_output=True, text=True).stdout.splitlines()}
         number = next(n for n in range(first, last + 1) if f"{NETWORK}{n}" not in up and not (STATE / f"th{n}").exists())
         host = LabHost(labhost, f"th{number}", f"{NETWORK}{number}", folder)
+        _fix_bridge()
         subprocess.run([labhost, "up", host.name, host.address], check=True, timeout=90, capture_output=True)
         # an earlier host at this address had another hardware address, which is remembered for longer than a connect waits
         subprocess.run(["ip", "neigh", "flush", "to", host.address], check=True, capture_output=True)
