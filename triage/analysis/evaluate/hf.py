@@ -252,6 +252,8 @@ class HfConfigs:
         if isinstance(more, dict):
             for key, value in more.items():
                 self.world.heap.set(obj.attrs, key, value)
+        elif not isinstance(more, Unknown):  # transformers walks `more.items()`
+            raise TargetRaise(AttributeError, (f"'{self.world.type_name(more)}' object has no attribute 'items'",))
         return None
 
     # ------------------------------------------------ classes
