@@ -62,7 +62,7 @@ def started_with(lab: LabHost, host: Host, service: SystemdService) -> tuple[lis
     return words, env
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
