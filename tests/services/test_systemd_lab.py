@@ -365,7 +365,8 @@ def test_no_line_of_a_run_that_ends_at_once_is_lost(lab: LabHost, host: Host) ->
     wait_for(lambda: b"Failed with" in service.read_log().data)
     for run in runs:
         lines = service.read_log(run=run).data.split(b"\n")
-        assert (lines.count(b"one"), lines.count(b"two")) == (1, 1), (run, lines)
+        # a line without an invocation id between two runs may be shown with both; none may be shown with neither
+        assert min(lines.count(b"one"), lines.count(b"two")) >= 1, (run, lines)
 
 
 def test_states_of_a_running_a_killed_and_a_limited_unit(lab: LabHost, host: Host) -> None:
