@@ -27,6 +27,7 @@ from triage.analysis.evaluate.values import (
     join,
     show,
 )
+from triage.analysis.outline import fill_body
 
 PLAIN_TYPES = (str, bytes, int, float, bool, list, tuple, dict, set, frozenset, range, argparse.Namespace, re.Pattern, re.Match)
 _SAFE_DUNDERS = {"__name__", "__qualname__", "__doc__", "__module__"}
@@ -292,7 +293,9 @@ class Attributes(Operations):
             return inner.module.name
         if name == "__doc__":
             node = inner.code if isinstance(inner, Func) else None
-            return ast.get_docstring(node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not fill_body(node):
+                return None
+            return ast.get_docstring(node)
         if name in ("cache_clear", "cache_info"):
             return Native(name, lambda w, a, n: None)
         if isinstance(inner, Func):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.signals import Signal, Step
 from triage.analysis.evaluate.values import LazyImport, Module
+from triage.analysis.outline import fill_all
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -33,7 +35,11 @@ def compile_import(node: ast.Import) -> Step:
 
 def _mentions(w: Machine, module: Module, name: str) -> bool:
     spec = w.program.find(module.name)
+    if spec is not None and not re.search(rb"^(?!\s*(?:import|from)\b).*\b" + name.encode() + rb"\b", spec[1], re.MULTILINE):
+        return False
     tree = w.program.parse(module.file, spec[1]) if spec is not None else None
+    if tree is not None:
+        fill_all(tree)
     return tree is None or any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.signals import Signal, Step
-from triage.analysis.evaluate.values import Class, Func, Value
+from triage.analysis.evaluate.values import Class, Func, Unknown, Value
+from triage.analysis.outline import fill_body
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -46,8 +47,11 @@ def _code_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Code:
     if isinstance(node, ast.Lambda):
         value = compile_expression(node.body)
         body: Step = lambda w, f: Signal("return", value(w, f))  # noqa: E731
-    else:
+    elif fill_body(node):
         body = compile_block(node.body)
+    else:
+        unread = Unknown(f"{node.name}()", f"the body of {node.name} (line {node.lineno}) cannot be read")
+        body = lambda w, f: Signal("return", unread)  # noqa: E731
     inside = list(_own_nodes(node))
     code = Code(
         node,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.values import ABSENT, Value
+from triage.analysis.outline import fill_body
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def _read(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ConfigClass:
                     _note(defaults, computed, target.id, item.value)
         elif isinstance(item, ast.FunctionDef) and item.name in ("__init__", "__post_init__"):
             given = dict(zip([a.arg for a in item.args.args][::-1], item.args.defaults[::-1], strict=False))
+            fill_body(item)
             for child in ast.walk(item):
                 if isinstance(child, ast.Assign):
                     for target in child.targets:

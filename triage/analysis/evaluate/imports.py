@@ -22,6 +22,7 @@ from triage.analysis.evaluate.values import (
     Value,
     show,
 )
+from triage.analysis.outline import parse_outline
 from triage.protocols import SourceTree
 
 MAX_SOURCE = 8 * 1024 * 1024
@@ -36,6 +37,7 @@ class Program:
         self.found: dict[str, tuple[str, bytes, bool] | None] = {}
         self.failures: dict[str, str] = {}
         self.rewritten: dict[str, str] = {}  # files in syntax newer than the local Python -> what was replaced
+        self.newer: dict[str, ast.Module | None] = {}  # their trees
 
     def find(self, name: str) -> tuple[str, bytes, bool] | None:
         """(file, content, is a package) of a module; None when there is none."""
@@ -54,11 +56,12 @@ class Program:
         return None
 
     def parse(self, file: str, data: bytes) -> ast.Module | None:
+        """The outline of a file (see `outline`): the body of a function is read when it is called."""
         if len(data) > MAX_SOURCE:
             self.failures[file] = "too large to parse"
             return None
         try:
-            return ast.parse(data, file)
+            return parse_outline(decode_source(data), lambda: self.parse_newer(file, data, "cannot be parsed by this Python"))
         except SyntaxError as exc:
             return self.parse_newer(file, data, f"cannot be parsed by this Python: {exc}")
         except ValueError as exc:
@@ -69,12 +72,14 @@ class Program:
 
     def parse_newer(self, file: str, data: bytes, why: str) -> ast.Module | None:
         """A file in syntax newer than the local Python, rewritten; what was replaced is kept in `rewritten`."""
-        older = rewrite(decode_source(data))
-        if older.text is None:
-            self.failures[file] = f"{why}, nor rewritten ({older.why})"
-            return None
-        self.rewritten[file] = older.note
-        return ast.parse(older.text, file)
+        if file not in self.newer:
+            older = rewrite(decode_source(data))
+            if older.text is None:
+                self.failures[file] = f"{why}, nor rewritten ({older.why})"
+            else:
+                self.rewritten[file] = older.note
+            self.newer[file] = ast.parse(older.text, file) if older.text is not None else None
+        return self.newer[file]
 
 
 class Imports(Classes):
