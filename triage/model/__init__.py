@@ -10,7 +10,9 @@ from triage.model.base import MASK, SCHEMA, Certainty, FailureKind, JsonValue, O
 from triage.model.change import Command, CommandResult, Plan, RemoveFile, RunCommand, Secret, Step, WriteFile
 from triage.model.diagnosis import Cause, Constraint, Diagnosis, Edit, Evidence, Patch, Unknown
 from triage.model.failure import Failure, Frame, Log, LogRecord, Raised, SetAside
+from triage.model.foresight import Foreseen, Foresight
 from triage.model.launch import CaptureMeta, ExitStatus, Facts, Launch, ModelConfig
+from triage.model.lives import Declaration, LaunchValues, LifeEvent, LifeKind, LifeValue, SettingLife
 from triage.model.session import Attempt, LogChunk, Observation, ServiceState, Session
 from triage.model.settings import Flag, Origin, Setting, SilentChange
 from triage.model.source import Atom, AtomKind, Guard, Location, PathCondition, Read, ReadKind, Site
@@ -27,6 +29,7 @@ __all__ = [
     "Command",
     "CommandResult",
     "Constraint",
+    "Declaration",
     "Diagnosis",
     "Edit",
     "Evidence",
@@ -35,10 +38,16 @@ __all__ = [
     "Failure",
     "FailureKind",
     "Flag",
+    "Foreseen",
+    "Foresight",
     "Frame",
     "Guard",
     "JsonValue",
     "Launch",
+    "LaunchValues",
+    "LifeEvent",
+    "LifeKind",
+    "LifeValue",
     "Location",
     "Log",
     "LogChunk",
@@ -60,6 +69,7 @@ __all__ = [
     "Session",
     "SetAside",
     "Setting",
+    "SettingLife",
     "SilentChange",
     "Site",
     "Step",

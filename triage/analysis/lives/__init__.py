@@ -1,0 +1,144 @@
+"""SourceTree + Options -> SettingLife: a setting's whole life in the target's validation."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from dataclasses import replace
+
+from triage.analysis.flags import Options
+from triage.analysis.lives.declared import find_declaration
+from triage.analysis.lives.events import Telling
+from triage.analysis.lives.reach import Key, Reach, Reached, is_args
+from triage.analysis.lives.sources import Source, Sources
+from triage.analysis.lives.writes import WriteSite, find_constants, find_setters, find_writes
+from triage.model import LifeEvent, SettingLife, Unknown
+from triage.protocols import EngineProfile, SourceTree
+
+__all__ = ["find_life"]
+
+Told = list[tuple[Key, LifeEvent]]
+
+
+def find_life(tree: SourceTree, profile: EngineProfile, options: Options, name: str) -> SettingLife:
+    """Where the field `name` is declared, written, checked and read, in the order in which validation reaches it.
+
+    Reads the tree only. What could not be read is an Unknown of the result; never raises for what stands in the tree.
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # nearly all that is made here is kept: collecting would double the time
+    try:
+        return _find_life(tree, profile, options, name)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _find_life(tree: SourceTree, profile: EngineProfile, options: Options, name: str) -> SettingLife:
+    sources = Sources(tree, profile.package)
+    reach = Reach(sources, profile)
+    reach.enter_registered(name)
+    fields = frozenset(options.by_field) | {name}
+    declaration = find_declaration(sources, profile, options, name)
+    defaults = {flag.default for flag in declaration.flags if flag.default is not None}
+    telling = Telling(reach, name, options.flag_of(), frozenset(defaults | {"None"}))
+    setters = find_setters(reach, profile.declares)
+    telling.helpers = _helpers(reach, name)
+    writes: Told = []
+    checks: Told = []
+    decisions: Told = []
+    any_field: Told = []
+    reads = 0
+    for f in reach.functions():
+        text = _text(f)
+        if "setattr" in text or "**" in text:
+            any_field += [telling.any_field(f, s) for s in find_writes(f, setters, sources, fields) if s.field is None]
+        if not telling.words.search(text) and not _names_parts(f, text):
+            continue
+        sites = list(find_writes(f, setters, sources, fields))
+        writes += [telling.write(f, s) for s in sites if s.field == name]
+        checks += telling.checks(f)
+        decisions += _decisions(telling, f, sites, name, fields)
+        reads += sum(1 for n in f.nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and telling.is_it(n, f))
+    writes += _constants(telling, reach, name, fields)
+    return SettingLife(
+        name,
+        declaration,
+        _ordered(writes),
+        _ordered(checks),
+        _ordered(decisions),
+        _ordered(any_field),
+        reads,
+        tuple(sorted({e.location.file for _, e in [*writes, *checks, *decisions]})),
+        unknowns=_unknowns(reach, sources, profile),
+    )
+
+
+def _text(f: Reached) -> str:
+    return "\n".join(f.source.module.lines[f.node.lineno - 1 : f.node.end_lineno])
+
+
+def _names_parts(f: Reached, text: str) -> bool:
+    """Whether names of fields can be made of parts or come from elsewhere in this function."""
+    return "setattr" in text and any(isinstance(n, ast.JoinedStr | ast.For) for n in f.nodes)
+
+
+def _helpers(reach: Reach, name: str) -> frozenset[str]:
+    """Functions on the way that only answer a question which reads the setting."""
+    out: set[str] = set()
+    for f in reach.reached.values():
+        answers = any(isinstance(n, ast.Return) and n.value is not None for n in f.nodes)
+        acts = any(isinstance(n, ast.Raise | ast.Assert) for n in f.nodes) or len(f.nodes) > 300
+        if not answers or acts or f.definition.node.name.startswith("__"):
+            continue
+        stored = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in f.nodes)
+        if not stored and any(isinstance(n, ast.Attribute) and n.attr == name and is_args(n.value, f.args) for n in f.nodes):
+            out.add(f.node.name)
+    return frozenset(out)
+
+
+def _decisions(telling: Telling, f: Reached, sites: list[WriteSite], name: str, fields: frozenset[str]) -> Told:
+    """Statements that write other settings by looking at this one."""
+    scope = telling.scope(f)
+    by_statement: dict[int, list[WriteSite]] = {}
+    for site in sites:
+        if site.field is not None and site.field != name and site.field in fields:
+            by_statement.setdefault(id(site.statement), []).append(site)
+    out: Told = []
+    for same in by_statement.values():
+        guards = telling.guards(f, same[0].statement)
+        values = [ast.unparse(s.value) for s in same if s.value is not None]
+        if any(telling.reads(g.text, scope) for g in guards if g.kind != "assert" and g.leaves != "raise") or any(
+            telling.reads(v, scope) for v in values
+        ):
+            out.append(telling.decision(f, same))
+    return out
+
+
+def _constants(telling: Telling, reach: Reach, name: str, fields: frozenset[str]) -> Told:
+    """Entries of constants, in the modules on the way."""
+    out: Told = []
+    seen: dict[int, Source] = {id(f.source): f.source for f in reach.reached.values()}
+    for source in seen.values():
+        for site in find_constants(source, fields):
+            if site.field == name:
+                out.append(((), telling.constant(source, site)))
+    return out
+
+
+def _ordered(told: Told) -> tuple[LifeEvent, ...]:
+    """In the order in which they are reached, numbered; what has no known moment last, by file and line."""
+    known = sorted((t for t in told if t[0]), key=lambda t: t[0])
+    rest = sorted((e for key, e in told if not key), key=lambda e: (e.location.file, e.location.line))
+    ordered = [replace(e, rank=i) for i, (_, e) in enumerate(known, 1)] + rest
+    return tuple({(e.location, e.how, e.fields): e for e in ordered}.values())
+
+
+def _unknowns(reach: Reach, sources: Sources, profile: EngineProfile) -> tuple[Unknown, ...]:
+    out = list(sources.unread)
+    if reach.args_class is None:
+        why = f"{profile.args_class} is not in the source, so no function on the way is known"
+        out.append(Unknown("how validation goes", why, "give the source of a release that holds it"))
+    if not reach.complete:
+        out.append(Unknown("the rest of validation", "it has more functions than are followed"))
+    return tuple(out)
