@@ -22,7 +22,7 @@ _DEF = re.compile(r"^( *)(?:async +)?def ", re.MULTILINE)
 _TRIPLE = re.compile(r'"""|\'\'\'')
 _SHORTEST = 3  # lines of a body that is left out
 _SIGNATURE = 60  # lines of a signature at most
-_LATER = "_triage_later"
+_LATER, _YIELDS = "_triage_later", "_triage_yields"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,13 @@ def fill_body(node: ast.AST) -> bool:
     if made is None or made.name != node.name:
         return False
     node.body, node.end_lineno, node.end_col_offset = made.body, made.end_lineno, made.end_col_offset
+    setattr(node, _YIELDS, any("yield" in line for line in later.lines[later.first : later.end]))
     return True
+
+
+def may_yield(node: ast.AST) -> bool:
+    """Whether the text of a function holds the word yield; True also where its text is not known."""
+    return bool(node.__dict__.get(_YIELDS, True))
 
 
 def _read_function(later: _Later) -> FunctionNode | None:
@@ -197,4 +203,4 @@ def _texts(text: str) -> list[tuple[int, int]] | None:
     return out if opened is None else None
 
 
-__all__ = ["fill_all", "fill_body", "parse_outline"]
+__all__ = ["fill_all", "fill_body", "may_yield", "parse_outline"]

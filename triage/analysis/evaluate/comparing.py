@@ -11,6 +11,7 @@ from triage.analysis.evaluate.frames import Frame
 from triage.analysis.evaluate.values import (
     ABSENT,
     MAX_OPTIONS,
+    PLAIN,
     Bound,
     Class,
     External,
@@ -30,6 +31,7 @@ from triage.analysis.evaluate.values import (
 )
 from triage.analysis.evaluate.world import World
 
+_MEMBERSHIP = ("in", "not in")
 OURS = (Func, Native, Bound, Class, Instance, External, Module, Wrapped)
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -119,6 +121,10 @@ class Comparing(World):
 
     def compare(self, symbol: str, a: Value, b: Value) -> Value:
         """One comparison. Unknown operands with few options are tried one by one."""
+        if type(a) in PLAIN and type(b) in PLAIN and symbol not in _MEMBERSHIP:
+            if symbol in ("is", "is not"):
+                return self.compare_identity(symbol, a, b)
+            return self.native(_COMPARE[symbol], a, b)
         if isinstance(a, Maybe) or isinstance(b, Maybe):
             return Unknown(f"({show(a)} {symbol} {show(b)})", (a if isinstance(a, Maybe) else b).why)
         if symbol in ("is", "is not"):
@@ -204,11 +210,7 @@ class Comparing(World):
             held = self.native(box.get, item, ABSENT)
             return Unknown(key_in(box, item), held.why) if isinstance(held, Maybe) else held is not ABSENT
         if isinstance(box, (list, tuple, set, frozenset)):
-            if (
-                type(item) in (str, int, bool, type(None))
-                and not has_unknown(box, 1)
-                and not any(isinstance(x, OURS) for x in box)
-            ):
+            if type(item) in PLAIN and PLAIN.issuperset(map(type, box)):
                 return item in box
             key = f"({show(item)} in {show(box)})"
             result = self.any_of([self.compare("==", x, item) for x in box])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.signals import Signal, Step
 from triage.analysis.evaluate.values import Class, Func, Unknown, Value
-from triage.analysis.outline import fill_body
+from triage.analysis.outline import fill_body, may_yield
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -52,7 +52,7 @@ def _code_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Code:
     else:
         unread = Unknown(f"{node.name}()", f"the body of {node.name} (line {node.lineno}) cannot be read")
         body = lambda w, f: Signal("return", unread)  # noqa: E731
-    inside = list(_own_nodes(node))
+    inside = _own_nodes(node) if may_yield(node) else []
     code = Code(
         node,
         tuple(a.arg for a in [*args.posonlyargs, *args.args]),

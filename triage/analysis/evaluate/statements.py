@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.bindings import (
@@ -19,7 +19,7 @@ from triage.analysis.evaluate.patterns import compile_pattern
 from triage.analysis.evaluate.search import find_search, run_search
 from triage.analysis.evaluate.signals import BREAK, CONTINUE, Signal, Step
 from triage.analysis.evaluate.targets import compile_narrowing, compile_target
-from triage.analysis.evaluate.values import Maybe, TargetRaise, Unknown, show
+from triage.analysis.evaluate.values import Maybe, OutOfBudget, TargetRaise, Unknown, show
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 
 def compile_block(body: list[ast.stmt]) -> Step:
-    """The closure that runs the statements in order."""
-    steps = [compile_statement(s) for s in body]
-    pairs = list(zip(steps, body, strict=True))
+    """The closure that runs the statements in order; each is compiled when it is first reached."""
+    steps: list[Step | None] = [None] * len(body)
 
     def run(w: Machine, f: Frame) -> Signal | None:
         pin = f.pin
         if pin and any(s.lineno <= pin <= (s.end_lineno or s.lineno) for s in body):
-            return w.run_pinned(f, pairs)
-        for step in steps:
+            return w.run_pinned(f, [(steps[i] or compile_statement(node), node) for i, node in enumerate(body)])
+        for i, step in enumerate(steps):
+            if step is None:
+                step = steps[i] = compile_statement(body[i])
             signal = step(w, f)
             if signal is not None:
                 return signal
@@ -52,7 +53,9 @@ def compile_statement(node: ast.stmt) -> Step:
 
     def run(w: Machine, f: Frame) -> Signal | None:
         f.stmt = node
-        w.tick()
+        w.steps += 1
+        if w.steps > w.budget:
+            raise OutOfBudget
         try:
             return inner(w, f)
         except TargetRaise as exc:
@@ -89,8 +92,11 @@ def _expression(node: ast.Expr) -> Step:
     value = compile_expression(node.value)
 
     def run(w: Machine, f: Frame) -> Signal | None:
-        with w.reading():
+        saved, w.reads = w.reads, set()
+        try:
             value(w, f)
+        finally:
+            w.reads = saved
         return None
 
     return run
@@ -101,10 +107,13 @@ def _assign(node: ast.Assign) -> Step:
     targets = [compile_target(t) for t in node.targets]
 
     def run(w: Machine, f: Frame) -> Signal | None:
-        with w.reading():
+        saved, w.reads = w.reads, set()
+        try:
             result = value(w, f)
             for target in targets:
                 target(w, f, result)
+        finally:
+            w.reads = saved
         return None
 
     return run
@@ -150,9 +159,20 @@ def _as_load(node: ast.expr) -> ast.expr:
     return node
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _leaves(body: Sequence[ast.AST]) -> bool:
     """Whether control may leave the block by return, break or continue (not by an exception)."""
-    return any(isinstance(n, (ast.Return, ast.Break, ast.Continue)) for s in body for n in ast.walk(s))
+    for node in body:
+        if isinstance(node, (ast.Return, ast.Break, ast.Continue)):
+            return True
+        if any(_leaves(node.__dict__.get(name, ())) for name in _BLOCKS) and not isinstance(node, _DEFINITIONS):
+            return True
+    return False
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _if(node: ast.If) -> Step:
@@ -166,10 +186,13 @@ def _if(node: ast.If) -> Step:
     )
 
     def run(w: Machine, f: Frame) -> Signal | None:
-        with w.reading():
+        saved, w.reads = w.reads, set()
+        try:
             value = test(w, f)
             reads = frozenset(w.reads)
-        truth = w.truth(value)
+        finally:
+            w.reads = saved
+        truth = value if value is True or value is False else w.truth(value)
         if f.pin:
             for side, (first, last) in zip((True, False), spans, strict=True):
                 if first <= f.pin <= last and truth is not side:
@@ -236,8 +259,11 @@ def _return(node: ast.Return) -> Step:
     value = compile_expression(node.value)
 
     def run(w: Machine, f: Frame) -> Signal | None:
-        with w.reading():
+        saved, w.reads = w.reads, set()
+        try:
             return Signal("return", value(w, f), frozenset(w.reads))
+        finally:
+            w.reads = saved
 
     return run
 

@@ -280,7 +280,7 @@ class OutOfBudget(Exception):
 def has_unknown(value: Value, depth: int = 4) -> bool:
     """Whether an Unknown stands in the value or, down to `depth`, inside its containers."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return False
     if kind is Unknown or kind is Maybe:
         return True
@@ -292,7 +292,7 @@ def has_unknown(value: Value, depth: int = 4) -> bool:
     return False
 
 
-_PLAIN = {int, str, bool, float, type(None), bytes}
+PLAIN = {int, str, bool, float, type(None), bytes}
 
 
 def first_unknown(values: Iterable[Value]) -> Unknown:
@@ -328,7 +328,7 @@ def same(a: Value, b: Value) -> bool:
         return True
     if type(a) is not type(b):
         return False
-    if type(a) in _PLAIN:
+    if type(a) in PLAIN:
         return bool(a == b)
     if type(a) in (tuple, list):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
