@@ -30,7 +30,7 @@ def find_constraints(path: PathCondition, failure: Failure, evaluation: Evaluati
         near |= reads
     near |= _named_in(need or "")  # an `and` that failed at its first operand read no more of them
     fields = tuple(sorted(f for f in near if f in evaluation.settings or f.startswith("env:")))
-    guards = [g for g in site.guards if _tells(g, options)]
+    guards = guards_that_tell(site.guards, options)
     if need is None:
         if not guards:
             return ()
@@ -48,8 +48,12 @@ def _named_in(condition: str) -> set[str]:
     return set(re.findall(r"\.(\w+)\b", condition))
 
 
+def guards_that_tell(guards: Sequence[Guard], options: Options) -> list[Guard]:
+    """The guards that are worth a person's reading: about a setting, and not an earlier check that merely passed."""
+    return [g for g in guards if _tells(g, options)]
+
+
 def _tells(guard: Guard, options: Options) -> bool:
-    """Whether a guard is worth a person's reading: about a setting, and not an earlier check that merely passed."""
     if guard.kind in ("with", "for", "except", "while") or (guard.kind == "early_exit" and guard.leaves == "raise"):
         return False
     return any(f".{name}" in guard.text or f'"{name}"' in guard.text for name in options.by_field)
