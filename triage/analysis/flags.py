@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from triage.analysis.evaluate import Evaluator, Value
 from triage.analysis.evaluate.values import Unknown
-from triage.analysis.source import parse_text
+from triage.analysis.outline import fill_body
 from triage.argv import find_flag, is_flag
 from triage.model import Flag
 from triage.protocols import SourceTree
@@ -139,10 +139,10 @@ def _field_names(evaluator: Evaluator, tree: SourceTree) -> dict[str, str]:
     """dest -> field where `from_cli_args` copies one to the other (`args.tp_size = args.tensor_parallel_size`)."""
     module = evaluator.profile.args_class.rpartition(".")[0].replace(".", "/")
     data = tree.read(f"{module}.py") or tree.read(f"{module}/__init__.py")
-    parsed = parse_text(data.decode("utf-8", "replace")) if data is not None else None
+    parsed = evaluator.machine.program.parse(f"{module}.py", data) if data is not None else None
     out: dict[str, str] = {}
     for node in ast.walk(parsed) if parsed is not None else ():
-        if isinstance(node, ast.FunctionDef) and node.name == "from_cli_args":
+        if isinstance(node, ast.FunctionDef) and node.name == "from_cli_args" and fill_body(node):
             for child in ast.walk(node):
                 if isinstance(child, ast.Assign) and isinstance(child.value, ast.Attribute):
                     target = child.targets[0]

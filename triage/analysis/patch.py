@@ -131,12 +131,11 @@ class _Searcher:
         context = replace(self.context, args=args, env=env)
         evaluator = self.evaluator_for(env)
 
-        def expand(trial: LocalTrial, evaluation: Evaluation) -> None:
-            if len(node.units) < self.limits.edits and evaluation.raised is not None and not evaluation.raised.usage:
-                self.expand(node, trial, evaluation, context, evaluator)
-
+        evaluation = evaluator.evaluate(args, () if node.units else self.target.trail)
+        trial = evaluator.trial()
         self.pending = []
-        evaluation = evaluator.evaluate(args, () if node.units else self.target.trail, expand)
+        if trial is not None and len(node.units) < self.limits.edits and evaluation.raised and not evaluation.raised.usage:
+            self.expand(node, trial, evaluation, context, evaluator)
         own = self.own_choice(node)
         for group, extra in self.pending:
             edit = group[0].edits[0]
@@ -274,6 +273,8 @@ class _Searcher:
                     return True
             if node.size == 1 and any(set(f.units) < set(node.units) for f in self.found):
                 continue
+            if node.size > 1 and any(len(f.units) < len(node.units) + node.size and not f.patch.losses for f in self.found):
+                continue  # fewer edits that lose nothing are known
             if self.evaluations >= self.limits.evaluations:
                 return last is not None
             self.visit(node)

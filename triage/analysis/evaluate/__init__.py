@@ -7,12 +7,12 @@ does: where it surely fails, where it may fail and on what that depends, and the
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from triage.analysis.collection import hold_collection
 from triage.analysis.evaluate.attributes import Write
 from triage.analysis.evaluate.frames import Place
 from triage.analysis.evaluate.imports import Program
@@ -81,6 +81,17 @@ class Evaluation:
     steps: int = 0
 
 
+@dataclass(frozen=True)
+class _Last:
+    """The launch whose state the machine still holds."""
+
+    args: tuple[str, ...]
+    trail: tuple[Place, ...]
+    evaluation: Evaluation
+    mark: int
+    failed: TargetRaise | None
+
+
 class Evaluator:
     """One tree, one set of facts and environment; evaluates any number of argument lists."""
 
@@ -98,10 +109,27 @@ class Evaluator:
         self.machine = Machine(program, facts, env, models, profile.environment_prefixes, frozenset(profile.declares), budget)
         self.machine.optimistic = optimistic
         self.assumptions: dict[str, bool] = {}
+        self.last: _Last | None = None
 
     def assume(self, observed: Mapping[str, bool]) -> None:
         """Take what a trail showed about host facts as given for all launches from now on."""
+        if self.last is not None and observed != self.last.evaluation.observed:
+            self.forget()
         self.assumptions.update({k: v for k, v in observed.items() if "?" not in k and "@" not in k})
+
+    def trial(self) -> LocalTrial | None:
+        """To try settings on the function in which the last launch failed; usable until the next `evaluate`."""
+        failed = self.last.failed if self.last is not None else None
+        return LocalTrial(self.machine, failed) if failed is not None and failed.calls else None
+
+    def forget(self) -> None:
+        """Put the state back to where it stood before the last launch."""
+        if self.last is not None:
+            m = self.machine
+            m.heap.undo(self.last.mark)
+            m.heap.depth = 0
+            m.heap.journal.clear()
+            self.last = None
 
     def load_args_class(self) -> Class | None:
         """The args dataclass, executed; None when the tree does not define it."""
@@ -117,26 +145,22 @@ class Evaluator:
         m.fields = frozenset(f.attrs["name"] for f in m.fields_of(cls))
         return cls
 
-    def evaluate(
-        self, args: Sequence[str], trail: Sequence[Place] = (), then: Callable[[LocalTrial, Evaluation], None] | None = None
-    ) -> Evaluation:
+    def evaluate(self, args: Sequence[str], trail: Sequence[Place] = ()) -> Evaluation:
         """Evaluate one argument list. With a trail (frames of a real traceback from the first stage's function on,
-        outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does.
-        `then` is called where validation failed, while its state still stands, to try settings on the failing function."""
+        outermost first) the sides of unknown tests that lead there are taken. Never raises for what the target does."""
         m = self.machine
-        limit, collecting = sys.getrecursionlimit(), gc.isenabled()
+        if self.last is not None and (self.last.args, self.last.trail) == (tuple(args), tuple(trail)):
+            return self.last.evaluation
+        self.forget()
+        limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 30_000))
-        gc.disable()  # nearly all that is made here is kept: collecting would double the time
         try:
-            return self._evaluate(m, tuple(args), tuple(trail), then)
+            with hold_collection():
+                return self._evaluate(m, tuple(args), tuple(trail))
         finally:
             sys.setrecursionlimit(limit)
-            if collecting:
-                gc.enable()
 
-    def _evaluate(
-        self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...], then: Callable[[LocalTrial, Evaluation], None] | None
-    ) -> Evaluation:
+    def _evaluate(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> Evaluation:
         if self.load_args_class() is None:
             return Evaluation("unknown", None, why=f"{self.profile.args_class} is not in the source")
         self.reset(m, args, trail)
@@ -193,11 +217,7 @@ class Evaluator:
             observed, contradictions, tuple(m.notes), tuple(m.supposed), steps,
         )  # fmt: skip
         m.stack.clear()
-        if then is not None and failed is not None and failed.calls:
-            then(LocalTrial(m, failed), result)
-        m.heap.undo(mark)
-        m.heap.depth = 0
-        m.heap.journal.clear()
+        self.last = _Last(args, trail, result, mark, failed)
         return result
 
     def reset(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> None:

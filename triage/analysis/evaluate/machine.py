@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os.path
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from triage.analysis.evaluate.frames import Frame, Place
 from triage.analysis.evaluate.hf import HfConfigs
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.packages import normal_name
-from triage.analysis.evaluate.parser import PARSER, action_objects, make_parser
+from triage.analysis.evaluate.parser import PARSER, Parser, action_objects, make_parser
 from triage.analysis.evaluate.values import (
     ABSENT,
     Bound,
@@ -84,7 +83,7 @@ class Machine(Calls):
         self.stage = ""
         self.softly = False
         self.given: dict[str, Value] = {}
-        self.parsers: list[argparse.ArgumentParser] = []
+        self.parsers: list[Parser] = []
         self.packages = {normal_name(n) for n in facts.packages} | {IMPORT_NAMES.get(normal_name(n), "") for n in facts.packages}
         self.externals.handlers.update(self.hf.handlers())
         self.files = VirtualFiles(self)
@@ -332,10 +331,10 @@ class Machine(Calls):
 
     # ------------------------------------------------ declared settings
     def call(self, target: Value, args: list[Value], named: dict[str, Value] | None = None) -> Value:
-        if args and not named and self.build_parser(target, args):
-            return None
-        name = getattr(target, "name", None)
-        if named and name in self.declares:
+        if not named:
+            if args and any(not p.filled for p in self.parsers) and self.build_parser(target, args):
+                return None
+        elif getattr(target, "name", None) in self.declares:
             place = self.place()
             for field, value in named.items():
                 if field in self.fields:
