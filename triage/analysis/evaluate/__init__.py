@@ -230,7 +230,7 @@ class Evaluator:
         m.collectors, m.reads, m.control, m.guards = [], set(), frozenset(), ()
         m.assumptions = dict(self.assumptions)
         m.steps, m.trail, m.trail_at = 0, trail, -1
-        m.stack, m.parsers = [], []
+        m.stack, m.parsers, m.declaring = [], [], False
 
     def describe(self, m: Machine, exc: TargetRaise, stage: str, depends: str, places: tuple[Place, ...] = ()) -> Raised:
         message = exc.message

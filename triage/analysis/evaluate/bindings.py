@@ -74,7 +74,7 @@ def compile_delete(node: ast.Delete) -> Step:
 
 def compile_global(node: ast.Global) -> Step:
     def run(w: Machine, f: Frame) -> Signal | None:
-        f.globals |= set(node.names)
+        f.globals |= frozenset(node.names)
         return None
 
     return run
@@ -82,7 +82,7 @@ def compile_global(node: ast.Global) -> Step:
 
 def compile_nonlocal(node: ast.Nonlocal) -> Step:
     def run(w: Machine, f: Frame) -> Signal | None:
-        f.nonlocals |= set(node.names)
+        f.nonlocals |= frozenset(node.names)
         return None
 
     return run

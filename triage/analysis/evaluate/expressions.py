@@ -46,9 +46,10 @@ def _name(node: ast.Name) -> Run:
     def run(w: Machine, f: Frame) -> Value:
         value = f.locals.get(name, ABSENT)
         if value is not ABSENT:
-            deps = f.deps.get(name)
-            if deps:
-                w.reads |= deps
+            if f.deps:
+                deps = f.deps.get(name)
+                if deps:
+                    w.reads |= deps
             kind = type(value)
             if kind is LazyImport:
                 return w.resolve_local(f, name, value)
@@ -81,11 +82,12 @@ def _call(node: ast.Call) -> Run:
     args = [(isinstance(a, ast.Starred), compile_expression(a.value if isinstance(a, ast.Starred) else a)) for a in node.args]
     plain = [run for _, run in args]
     keywords = [(k.arg, compile_expression(k.value)) for k in node.keywords]
-    is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+    if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+        return lambda w, f: w.make_super(f)
+    if not star and not keywords:
+        return lambda w, f: w.call(fn(w, f), [one(w, f) for one in plain])
 
     def run(w: Machine, f: Frame) -> Value:
-        if is_super:
-            return w.make_super(f)
         target = fn(w, f)
         if star:
             values: list[Value] = []

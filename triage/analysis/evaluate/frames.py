@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from triage.analysis.evaluate.heap import Diff, Heap
 from triage.analysis.evaluate.signals import Signal
-from triage.analysis.evaluate.values import Func, Instance, Module, OutOfBudget, TargetRaise, Value
+from triage.analysis.evaluate.values import ABSENT, Func, Instance, Module, OutOfBudget, TargetRaise, Value
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,19 @@ class Pending:
 class Frame:
     """The state of one activation. `pin` is the line that the trail says was reached here, or 0."""
 
+    # made for every call: what most frames never change stands on the class
+    stmt: ast.stmt | None = None
+    pin = 0
+    more_items = False
+    exit_control: frozenset[str] = frozenset()
+    globals: frozenset[str] = frozenset()
+    nonlocals: frozenset[str] = frozenset()
+    class_annotations: dict[str, Value] | None = None
+    is_function = False
+    func: Func | None = None
+    first_argument: Value = None
+    parent: Frame | None = None
+
     def __init__(self, module: Module, name: str, locals_: dict[str, Value], closure: tuple[dict[str, Value], ...] = ()) -> None:
         self.module = module
         self.name = name
@@ -40,20 +53,9 @@ class Frame:
         self.locals = locals_
         self.closure = closure
         self.deps: dict[str, frozenset[str]] = {}
-        self.stmt: ast.stmt | None = None
-        self.pin = 0
-        self.more_items = False
         self.pending: list[Pending] = []
-        self.exit_control: frozenset[str] = frozenset()
-        self.globals: set[str] = set()
-        self.nonlocals: set[str] = set()
         self.yielded: list[Value] = []
         self.handled: list[TargetRaise] = []
-        self.class_annotations: dict[str, Value] | None = None
-        self.is_function = False
-        self.func: Func | None = None
-        self.first_argument: Value = None
-        self.parent: Frame | None = None
 
     def child(self) -> Frame:
         """The scope of a comprehension."""
@@ -69,17 +71,21 @@ class Frame:
         return frame
 
     def assign(self, w: Core, name: str, value: Value) -> None:
-        if name in self.globals:
+        if self.globals and name in self.globals:
             w.heap.set(self.module.ns, name, value)
-        elif name in self.nonlocals:
+        elif self.nonlocals and name in self.nonlocals:
             home = next((c for c in self.closure if name in c), self.locals)
             w.heap.set(home, name, value)
         else:
-            w.heap.set(self.locals, name, value)
+            held = self.locals
+            heap = w.heap
+            if heap.depth:
+                heap.journal.append((held, name, held.get(name, ABSENT)))
+            held[name] = value
             deps = w.reads | w.control if w.control else w.reads
             if deps:
                 self.deps[name] = frozenset(deps)
-            else:
+            elif self.deps:
                 self.deps.pop(name, None)
 
     def handling(self) -> TargetRaise | None:

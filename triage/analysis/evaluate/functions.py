@@ -31,16 +31,17 @@ class Code:
     is_async: bool
     line: int
     end: int
+    is_plain: bool  # takes its positional parameters and nothing else
 
 
-_code_cache: dict[int, tuple[ast.AST, Code]] = {}
+_CODE = "_triage_code"  # the attribute of a definition that keeps its compiled form
 
 
-def _code_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Code:
+def code_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Code:
     """Compiled on the first call: most functions of a module are never called."""
-    hit = _code_cache.get(id(node))
-    if hit is not None and hit[0] is node:
-        return hit[1]
+    held: Code | None = node.__dict__.get(_CODE)
+    if held is not None:
+        return held
     from triage.analysis.evaluate.statements import compile_block
 
     args = node.args
@@ -64,8 +65,9 @@ def _code_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Code:
         isinstance(node, ast.AsyncFunctionDef),
         node.lineno,
         node.end_lineno or node.lineno,
+        not (args.vararg or args.kwarg or args.kwonlyargs),
     )
-    _code_cache[id(node)] = (node, code)
+    setattr(node, _CODE, code)
     return code
 
 
@@ -78,10 +80,6 @@ def _own_nodes(node: ast.AST) -> list[ast.AST]:
         if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             todo.extend(ast.iter_child_nodes(one))
     return out
-
-
-def code_of(func: Func) -> Code:
-    return _code_of(func.code)
 
 
 def compile_function(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: str) -> Callable[[Machine, Frame], Value]:

@@ -84,6 +84,7 @@ class Machine(Calls):
         self.softly = False
         self.given: dict[str, Value] = {}
         self.parsers: list[Parser] = []
+        self.declaring = False  # whether a parser was made that declares nothing yet
         self.packages = {normal_name(n) for n in facts.packages} | {IMPORT_NAMES.get(normal_name(n), "") for n in facts.packages}
         self.externals.handlers.update(self.hf.handlers())
         self.files = VirtualFiles(self)
@@ -168,10 +169,11 @@ class Machine(Calls):
             self.softly = before
 
     def instance_attribute(self, obj: Instance, name: str, fallback: bool = True) -> Value:
-        if isinstance(obj.cls, External) and obj.cls.path == "os._Environ":
-            return self.environ_attribute(name)
-        if isinstance(obj.cls, External) and obj.cls.path == "super":
-            return self.super_attribute(obj, name)
+        if type(obj.cls) is External:
+            if obj.cls.path == "os._Environ":
+                return self.environ_attribute(name)
+            if obj.cls.path == "super":
+                return self.super_attribute(obj, name)
         return super().instance_attribute(obj, name, fallback)
 
     # ------------------------------------------------ environment
@@ -313,6 +315,7 @@ class Machine(Calls):
 
     def build_parser(self, target: Value, args: list[Value]) -> bool:
         """Replay a call that fills a fresh parser: what it declares does not depend on the launch."""
+        self.declaring = any(not p.filled and len(p._actions) <= 1 for p in self.parsers)
         parser = next((a for a in args if type(a) is Instance and a.cls is PARSER), None)
         if parser is None or parser.attrs["__parser__"].filled or len(parser.attrs["__parser__"]._actions) > 1:
             return False
@@ -332,8 +335,13 @@ class Machine(Calls):
     # ------------------------------------------------ declared settings
     def call(self, target: Value, args: list[Value], named: dict[str, Value] | None = None) -> Value:
         if not named:
-            if args and any(not p.filled for p in self.parsers) and self.build_parser(target, args):
+            if self.declaring and args and self.build_parser(target, args):
                 return None
+            kind = type(target)
+            if kind is Func:
+                return self.call_function(target, args, {})
+            if kind is Bound and type(target.fn) is Func:
+                return self.call_function(target.fn, [target.self, *args], {})
         elif getattr(target, "name", None) in self.declares:
             place = self.place()
             for field, value in named.items():

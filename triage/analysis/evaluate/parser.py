@@ -70,6 +70,7 @@ def make_parser(w: Machine, args: list[Value], named: dict[str, Value]) -> Value
     }
     parser = Parser(**keys)
     w.parsers.append(parser)
+    w.declaring = True
     return _wrap(parser)
 
 

@@ -31,19 +31,24 @@ class World(Control):
         return self.call_object(target, args, named or {})
 
     def call_function(self, func: Func, args: list[Value], named: Mapping[str, Value]) -> Value:
-        code = code_of(func)
+        code = code_of(func.code)
         if code.is_async:
             return Unknown(f"{func.qualname}()", "coroutines are not evaluated")
         if len(self.stack) >= MAX_CALL_DEPTH:
             self.note(f"calls nested deeper than {MAX_CALL_DEPTH} are not followed ({func.qualname})")
             return Unknown(f"?{func.qualname}()", "calls are nested too deeply")
-        if any(type(a) is Unknown for a in args) and sum(f.func is func for f in self.stack) >= MAX_UNKNOWN_RECURSION:
+        if Unknown in map(type, args) and sum(f.func is func for f in self.stack) >= MAX_UNKNOWN_RECURSION:
             return Unknown(f"?{func.qualname}()", f"{func.name} calls itself on an unknown value")
-        frame = Frame(func.module, func.name, self.bind(func, args, named), func.closure)
+        if code.is_plain and not named and len(args) == len(code.positional):
+            given: dict[str, Value] = dict(zip(code.positional, args, strict=True))
+        else:
+            given = self.bind(func, args, named)
+        frame = Frame(func.module, func.name, given, func.closure)
         frame.qualname = func.qualname
         frame.is_function, frame.func = True, func
         frame.first_argument = args[0] if args else None
-        self.match_trail(frame, code.line, code.end)
+        if self.trail:
+            self.match_trail(frame, code.line, code.end)
         self.stack.append(frame)
         saved_reads, saved_at = self.reads, self.trail_at
         entry, started = len(self.heap.journal), self.steps
@@ -69,15 +74,17 @@ class World(Control):
             value, raised = self.settle(frame, value, raised)
         if raised is not None:
             raise raised
-        self.reads |= reads
-        self.reads |= frame.exit_control
+        if reads:
+            self.reads |= reads
+        if frame.exit_control:
+            self.reads |= frame.exit_control
         if code.is_generator:
             return list(frame.yielded)
         return value
 
     def bind(self, func: Func, args: list[Value], named: Mapping[str, Value]) -> dict[str, Value]:
         """Parameters to arguments, as Python does it."""
-        code = code_of(func)
+        code = code_of(func.code)
         out: dict[str, Value] = dict(zip(code.positional, args, strict=False))
         extra = args[len(code.positional) :]
         if code.vararg:
