@@ -45,3 +45,4 @@ class SilentChange:
     asked: str
     used: str
     location: Location | None
+    why: str = ""  # the tests that led there, in words, and what the log would say
