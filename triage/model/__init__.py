@@ -11,7 +11,6 @@ from triage.model.change import Command, CommandResult, Plan, RemoveFile, RunCom
 from triage.model.diagnosis import Cause, Constraint, Diagnosis, Edit, Evidence, Patch, Unknown
 from triage.model.failure import Failure, Frame, Log, LogRecord, Raised, SetAside
 from triage.model.foresight import Foreseen, Foresight
-from triage.model.foresight import Foreseen, Foresight
 from triage.model.launch import CaptureMeta, ExitStatus, Facts, Launch, ModelConfig
 from triage.model.lives import Declaration, LaunchValues, LifeEvent, LifeKind, LifeValue, SettingLife
 from triage.model.session import Attempt, LogChunk, Observation, ServiceState, Session
@@ -39,8 +38,6 @@ __all__ = [
     "Failure",
     "FailureKind",
     "Flag",
-    "Foreseen",
-    "Foresight",
     "Foreseen",
     "Foresight",
     "Frame",
