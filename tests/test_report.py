@@ -213,7 +213,8 @@ def test_json_has_the_contract_s_names_and_values() -> None:
     assert found["patches"][0]["certainty"] == "proved"
     assert found["patches"][0]["why"] == "the check needs both"
     assert found["unknowns"] == [{"what": "the card", "why": "no facts were given", "settle": "--fact gpu_name=..."}]
-    assert found["silent_changes"] == [{"field": "draft_tokens", "asked": "3", "used": "2", "file": ARGS, "line": 70}]
+    change = {"field": "draft_tokens", "asked": "3", "used": "2", "file": ARGS, "line": 70, "why": ""}
+    assert found["silent_changes"] == [change]
     assert [s["origin"] for s in found["settings"]] == ["typed", "default"]
 
 

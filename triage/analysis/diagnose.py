@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.candidates import Context
+from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
 from triage.analysis.definitions import find_definitions
-from triage.analysis.evaluate import Evaluation, Evaluator, Place, Program
+from triage.analysis.evaluate import Evaluation, Place
+from triage.analysis.evaluators import Evaluators, complete_facts
 from triage.analysis.failure import find_failure
 from triage.analysis.flags import Options, read_flags
 from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
 from triage.analysis.source import find_sites
-from triage.model import Cause, Diagnosis, Evidence, Facts, Failure, Launch, OutcomeName, Patch, PathCondition, Unknown
+from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, OutcomeName, Patch, PathCondition, Unknown
 from triage.protocols import Capture, EngineProfile
 
 MAX_UNKNOWNS = 12
 DEFAULT_LIMITS = Limits()
-
-
-class _Evaluators:
-    """One evaluator for each environment that is tried; what the traceback showed of the host holds in all of them."""
-
-    def __init__(self, capture: Capture, profile: EngineProfile) -> None:
-        assert capture.source is not None
-        self.capture = capture
-        self.profile = profile
-        self.program = Program(capture.source, profile.package)
-        self.facts, self.assumed = complete_facts(capture)
-        self.made: dict[tuple[tuple[str, str], ...], Evaluator] = {}
-        self.observed: Mapping[str, bool] = {}
-
-    def get(self, env: Mapping[str, str]) -> Evaluator:
-        key = tuple(sorted(env.items()))
-        if key not in self.made:
-            made = Evaluator(self.program, self.profile, self.facts, env, self.capture.models, optimistic=bool(self.assumed))
-            made.assume(self.observed)
-            self.made[key] = made
-        return self.made[key]
-
-    def learn(self, observed: Mapping[str, bool]) -> None:
-        self.observed = observed
-        for evaluator in self.made.values():
-            evaluator.assume(observed)
 
 
 @dataclass(frozen=True)
@@ -64,6 +40,11 @@ def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = 
     Never raises for what stands in the capture: what cannot be known is an Unknown of the diagnosis. `tried` patches
     are not proposed again.
     """
+    with hold_collection():
+        return _diagnose(capture, profile, tried, limits)
+
+
+def _diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch], limits: Limits) -> Diagnosis:
     log = read_log(capture.log)
     failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks)
     unknowns = [Unknown("part of the log", note) for note in log.notes]
@@ -109,7 +90,7 @@ def _explain(
     limits: Limits,
 ) -> Diagnosis:
     assert capture.source is not None
-    evaluators = _Evaluators(capture, profile)
+    evaluators = Evaluators(capture, profile)
     trail = find_trail(failure, path, profile)
     evaluation = evaluators.get(launch.env).evaluate(launch.args, trail)
     if evaluation.supposed or evaluation.observed:
@@ -156,31 +137,13 @@ def _explain(
 
 
 def _ask_consent(
-    evaluators: _Evaluators, context: Context, target: Target, tried: Sequence[Patch], limits: Limits, before: Search
+    evaluators: Evaluators, context: Context, target: Target, tried: Sequence[Patch], limits: Limits, before: Search
 ) -> tuple[Search, OutcomeName]:
     """Only where nothing else helps: patches that touch a protected setting, which a person has to agree to."""
     again = find_patches(
         evaluators.get, replace(context, protected=True), target, tried, replace(limits, edits=2, evaluations=20)
     )
     return (again, "needs_consent") if again.patches else (before, "no_patch")
-
-
-def complete_facts(capture: Capture) -> tuple[Facts, tuple[Unknown, ...]]:
-    """The facts to evaluate with, and what was assumed to have them. Where the host or the model was not captured (a bare
-    log), a CUDA host is assumed and one side of each unknown test is followed: the one that the traceback shows, else
-    the one on which the test does not hold."""
-    assumed: list[Unknown] = []
-    facts = capture.facts
-    if facts.device is None:
-        facts = replace(facts, device="cuda")
-        what = "a CUDA GPU is assumed; tests that depend on the host are taken as the traceback shows them, else as not holding"
-        assumed.append(
-            Unknown("the host", what, "capture the host, or give --fact device=... compute_capability=... gpu_count=...")
-        )
-    if not capture.models:
-        what = "tests that depend on the model are taken as the traceback shows them, else as not holding"
-        assumed.append(Unknown("the model's config.json", what, "give --model-config"))
-    return facts, tuple(assumed)
 
 
 # ---------------------------------------------------------------- the log against the evaluation
@@ -287,4 +250,4 @@ def _without_patch(
     return Diagnosis("no_patch", failure, path, cause, unknowns=tuple(unknowns[:MAX_UNKNOWNS]))
 
 
-__all__ = ["Limits", "diagnose"]
+__all__ = ["Limits", "complete_facts", "diagnose", "find_trail"]

@@ -48,7 +48,7 @@ def build_object(subject: Subject) -> JsonObject:
         "started": subject.started,
         "why": subject.why,
         "engine_version": subject.meta.engine_version if subject.meta else None,
-        "applied": _patch(subject.applied) if subject.applied else None,
+        "applied": build_patch(subject.applied) if subject.applied else None,
         "diff": subject.plan.diff if subject.plan else None,
         "attempts": [_attempt(a) for a in subject.attempts],
         "diagnosis": _diagnosis(subject.diagnosis) if subject.diagnosis else None,
@@ -60,17 +60,17 @@ def _diagnosis(diagnosis: Diagnosis) -> JsonObject:
     return {
         "schema": SCHEMA,
         "outcome": diagnosis.outcome,
-        "failure": _failure(diagnosis.failure) if diagnosis.failure else None,
-        "cause": _cause(diagnosis.cause) if diagnosis.cause else None,
-        "patches": [_patch(p) for p in diagnosis.patches],
-        "unknowns": [_unknown(u) for u in diagnosis.unknowns],
-        "settings": [_setting(s) for s in diagnosis.settings],
-        "silent_changes": _silent(diagnosis.silent),
-        "path": _path(diagnosis.path) if diagnosis.path else [],
+        "failure": build_failure(diagnosis.failure) if diagnosis.failure else None,
+        "cause": build_cause(diagnosis.cause) if diagnosis.cause else None,
+        "patches": [build_patch(p) for p in diagnosis.patches],
+        "unknowns": [build_unknown(u) for u in diagnosis.unknowns],
+        "settings": [build_setting(s) for s in diagnosis.settings],
+        "silent_changes": build_silent(diagnosis.silent),
+        "path": build_path(diagnosis.path) if diagnosis.path else [],
     }
 
 
-def _failure(failure: Failure) -> JsonObject:
+def build_failure(failure: Failure) -> JsonObject:
     site = failure.site
     return {
         "kind": failure.kind,
@@ -90,7 +90,7 @@ def _failure(failure: Failure) -> JsonObject:
     }
 
 
-def _cause(cause: Cause) -> JsonObject:
+def build_cause(cause: Cause) -> JsonObject:
     return {
         "category": cause.category,
         "text": cause.text,
@@ -120,7 +120,7 @@ def _edit(edit: Edit) -> JsonObject:
     return {"action": edit.action, "name": edit.name, "old": edit.old, "new": edit.new}
 
 
-def _patch(patch: Patch) -> JsonObject:
+def build_patch(patch: Patch) -> JsonObject:
     return {
         "edits": [_edit(e) for e in patch.edits],
         "argv": list(patch.args),
@@ -128,15 +128,15 @@ def _patch(patch: Patch) -> JsonObject:
         "certainty": patch.certainty,
         "why": patch.why,
         "losses": list(patch.losses),
-        "silent_changes": _silent(patch.silent),
+        "silent_changes": build_silent(patch.silent),
     }
 
 
-def _silent(changes: Iterable[SilentChange]) -> list[JsonValue]:
-    return [{"field": c.field, "asked": c.asked, "used": c.used, **_location(c.location)} for c in changes]
+def build_silent(changes: Iterable[SilentChange]) -> list[JsonValue]:
+    return [{"field": c.field, "asked": c.asked, "used": c.used, **_location(c.location), "why": c.why} for c in changes]
 
 
-def _setting(setting: Setting) -> JsonObject:
+def build_setting(setting: Setting) -> JsonObject:
     return {
         "field": setting.field,
         "value": setting.value,
@@ -146,11 +146,11 @@ def _setting(setting: Setting) -> JsonObject:
     }
 
 
-def _unknown(unknown: Unknown) -> JsonObject:
+def build_unknown(unknown: Unknown) -> JsonObject:
     return {"what": unknown.what, "why": unknown.why, "settle": unknown.settle}
 
 
-def _path(path: PathCondition) -> list[JsonValue]:
+def build_path(path: PathCondition) -> list[JsonValue]:
     return [_site(s) for s in path.sites]
 
 
@@ -174,7 +174,7 @@ def _guard(guard: Guard) -> JsonObject:
 def _attempt(attempt: Attempt) -> JsonObject:
     return {
         "number": attempt.number,
-        "patch": _patch(attempt.patch) if attempt.patch else None,
+        "patch": build_patch(attempt.patch) if attempt.patch else None,
         "observation": _observation(attempt.observation) if attempt.observation else None,
         "diagnosis": _diagnosis(attempt.diagnosis) if attempt.diagnosis else None,
     }

@@ -21,6 +21,11 @@ GOOD = frozenset({"fixed", "healthy", "patch", "passes"})
 
 def render_text(subject: Subject, width: int = 100, colour: bool = False) -> str:
     """The report as lines of at most `width` columns, with a final newline; escape sequences only where `colour` is true."""
+    return draw_report(build_report(subject), width, colour)
+
+
+def draw_report(report: Report, width: int = 100, colour: bool = False) -> str:
+    """As render_text, for a report that is built already."""
     width = max(width, MIN_WIDTH)
     console = Console(
         file=io.StringIO(),
@@ -35,7 +40,7 @@ def render_text(subject: Subject, width: int = 100, colour: bool = False) -> str
         _environ={},
     )
     with console.capture() as captured:
-        console.print(build_renderable(build_report(subject), width))
+        console.print(build_renderable(report, width))
     return "\n".join(line.rstrip() for line in captured.get().split("\n"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +21,7 @@ from triage.model import (
     Setting,
     SilentChange,
     Site,
+    Unknown,
 )
 
 Subject = Diagnosis | Session
@@ -110,6 +111,7 @@ HEADLINES: dict[OutcomeName, str] = {
     "not_applied": "A patch is proposed. It was not applied.",
     "would_fail": "This launch would fail.",
     "passes": "Nothing in this launch surely fails.",
+    "unknown": "Nothing in this launch surely fails, as far as is known.",
 }
 
 
@@ -129,20 +131,20 @@ def build_report(subject: Subject) -> Report:
     if diagnosis is not None:
         add("What failed", _show_failure(diagnosis.failure, diagnosis.path))
         add("Why", _show_cause(diagnosis))
-        add("Settings that belong together", _show_settings(diagnosis.settings))
+        add("Settings that belong together", show_settings(diagnosis.settings))
     if session is not None:
         add("What was changed", _show_change(session))
         add("Attempts", _show_attempts(session.attempts))
     if diagnosis is not None:
         best = diagnosis.patches[:1]
         if best and (session is None or session.applied != best[0]):
-            add("Proposed patch", _show_patch(best[0]))
+            add("Proposed patch", show_patch(best[0]))
         if session is not None and session.applied is None:
             add("The plan, not in place", _show_plan(session.plan))
-        add("Changed silently in the launch as typed", _show_silent(diagnosis.silent))
+        add("Changed silently in the launch as typed", show_silent(diagnosis.silent))
         add("Evidence", _show_evidence(diagnosis))
         add("Alternatives", _show_alternatives(diagnosis.patches[1:]))
-        add("What is not known", _show_unknowns(diagnosis))
+        add("What is not known", show_unknowns(diagnosis.unknowns))
     outcome = subject.outcome
     about = f"{session.service} on {session.host}, session {session.id}, started {session.started}" if session else ""
     return Report("Root-cause report", outcome, HEADLINES[outcome], about, tuple(sections))
@@ -261,13 +263,13 @@ def _show_cause(diagnosis: Diagnosis) -> Iterator[Block]:
     yield Paragraph(f"Category: {cause.category}")
 
 
-def _show_settings(settings: tuple[Setting, ...]) -> Iterator[Block]:
+def show_settings(settings: tuple[Setting, ...]) -> Iterator[Block]:
     rows = tuple((s.field, s.value, s.origin, s.typed or describe_location(s.location)) for s in settings)
     if rows:
         yield Table(("setting", "value", "origin", "from"), rows)
 
 
-def _show_patch(patch: Patch) -> Iterator[Block]:
+def show_patch(patch: Patch) -> Iterator[Block]:
     yield Code(tuple(line for edit in patch.edits for line in describe_edit(edit)))
     if patch.why:
         yield Paragraph(patch.why)
@@ -277,18 +279,21 @@ def _show_patch(patch: Patch) -> Iterator[Block]:
         yield Bullets(tuple(Item(loss) for loss in patch.losses))
     if patch.silent:
         yield Paragraph("Typed values that the patched launch still replaces silently:", "warn")
-        yield from _show_silent(patch.silent)
+        yield from show_silent(patch.silent)
 
 
-def _show_silent(changes: tuple[SilentChange, ...]) -> Iterator[Block]:
+def show_silent(changes: Sequence[SilentChange]) -> Iterator[Block]:
     rows = tuple((c.field, c.asked, c.used, describe_location(c.location)) for c in changes)
     if rows:
         yield Table(("setting", "asked", "used", "line"), rows)
+    reasons = tuple(Item(f"{c.field}: {c.why}") for c in changes if c.why)
+    if reasons:
+        yield Bullets(reasons)
 
 
 def _show_change(session: Session) -> Iterator[Block]:
     if session.applied is not None:
-        yield from _show_patch(session.applied)
+        yield from show_patch(session.applied)
         yield from _show_plan(session.plan)
     elif session.outcome != "healthy":
         yield Paragraph("Nothing: the service is as it was found.")
@@ -349,7 +354,7 @@ def _show_alternatives(patches: tuple[Patch, ...]) -> Iterator[Block]:
         yield Table(("patch", "certainty", "loses or changes silently"), rows)
 
 
-def _show_unknowns(diagnosis: Diagnosis) -> Iterator[Block]:
-    items = tuple(Item(f"{u.what}: {u.why}" + (f" (to settle it: {u.settle})" if u.settle else "")) for u in diagnosis.unknowns)
+def show_unknowns(unknowns: Sequence[Unknown]) -> Iterator[Block]:
+    items = tuple(Item(f"{u.what}: {u.why}" + (f" (to settle it: {u.settle})" if u.settle else "")) for u in unknowns)
     if items:
         yield Bullets(items)
