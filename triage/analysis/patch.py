@@ -28,6 +28,7 @@ _STEPS = 60_000  # statements of trials at one failure
 _ALIKE, _DELAY = 2, 2.5  # so many values of the same settings came to the same next failure: more of them wait
 _SAME_SHAPE = 2  # patches that differ in values only
 _POOL = {1: 200, 2: 26, 3: 14}
+_ENOUGH = 12  # changes that pass the failing function before the first of them is evaluated
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class _Node:
     fields: frozenset[str] = frozenset()
     size: int = 1  # how many settings to change at once where it fails
     delayed: bool = False
+    start: int = 0  # the first change that was not tried yet
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -82,6 +84,16 @@ class _Node:
     @property
     def shape(self) -> frozenset[tuple[str, str]]:
         return frozenset((e.action, e.name) for e in self.edits)
+
+
+@dataclass
+class _Trials:
+    """What the trials at one failure came to so far."""
+
+    allowed: int
+    passing: set[tuple[tuple[Edit, ...], ...]]
+    moved: Counter[str]
+    unread: Counter[str]
 
 
 class _Searcher:
@@ -103,6 +115,7 @@ class _Searcher:
         self.stuck: Counter[frozenset[tuple[str, str]]] = Counter()  # the most that failed at one place
         self.evaluations = 0
         self.pending: list[tuple[tuple[Candidate, ...], float]] = []  # what to queue when the evaluation is over
+        self.trials: dict[tuple[Unit, ...], dict[int, _Trials]] = {}  # of each node, by the number of changes
         self.replaced: frozenset[str] = frozenset()  # typed values that the launch as it is does not keep either
 
     # ------------------------------------------------ one launch
@@ -119,10 +132,10 @@ class _Searcher:
         if launch is None:
             return
         args, env = launch
-        key = (args, tuple(sorted(env.items())), node.size)
+        key = (args, tuple(sorted(env.items())), node.size, node.start)
         if key in self.seen or (node.units and key[:2] in self.skip) or self.shapes[node.shape] >= _SAME_SHAPE:
             return
-        if not node.delayed and node.size == 1 and self.stuck[node.shape] >= _ALIKE:
+        if not node.delayed and node.size == 1 and not node.start and self.stuck[node.shape] >= _ALIKE:
             late = replace(node, cost=round(node.cost + _DELAY, 3), delayed=True)
             heapq.heappush(self.queue, (late.cost, next(self.order), late))
             return
@@ -140,7 +153,7 @@ class _Searcher:
         for group, extra in self.pending:
             edit = group[0].edits[0]
             self.push(node, group, extra - (_OWN if (edit.name, edit.new) == own else 0.0))
-        if evaluation.raised is not None and node.units:
+        if evaluation.raised is not None and node.units and not node.start:
             self.ends[node.shape, evaluation.raised.site] += 1
             self.stuck[node.shape] = max(self.stuck[node.shape], self.ends[node.shape, evaluation.raised.site])
         if not node.units:
@@ -195,25 +208,38 @@ class _Searcher:
         pool = candidates[: _POOL.get(size, 10)]
         groups = [g for g in itertools.combinations(pool, size) if len({c.field or c.edits for c in g}) == size]
         groups.sort(key=lambda g: sum(c.cost for c in g))
-        allowed = min(self.limits.trials, max(40, _STEPS // max(trial.cost, 1)))
-        moved: Counter[str] = Counter()
-        unread: Counter[str] = Counter()
-        passing = {id(c) for c in pool if self.attempt(trial, (c,)) == "passes"} if size > 1 else set()
+        of_node = self.trials.setdefault(node.units, {})
+        if size not in of_node:
+            allowed = min(self.limits.trials, max(40, _STEPS // max(trial.cost, 1)))
+            of_node[size] = _Trials(allowed, set(), Counter(), Counter())
+        so_far = of_node[size]
+        alone = of_node[1].passing if size > 1 and 1 in of_node else set()
         answers: list[tuple[tuple[Candidate, ...], float]] = []
-        for group in groups:
-            if any(id(c) in passing for c in group):
-                continue
-            if allowed <= 0:
+        cheapest: float | None = None
+        at = node.start
+        while at < len(groups) and so_far.allowed > 0:
+            group = groups[at]
+            cost = sum(c.cost for c in group)
+            if cheapest is not None and (cost > cheapest + self.limits.margin or len(answers) >= _ENOUGH):
+                late = replace(node, start=at, cost=round(node.cost + cost, 3))
+                heapq.heappush(self.queue, (late.cost, next(self.order), late))
                 break
-            allowed -= 1
-            extra = self.price(group, self.attempt(trial, group), moved, unread)
+            at += 1
+            if any((c.edits,) in alone for c in group):
+                continue
+            so_far.allowed -= 1
+            answer = self.attempt(trial, group)
+            if answer == "passes":
+                so_far.passing.add(tuple(c.edits for c in group))
+                cheapest = cost if cheapest is None else cheapest
+            extra = self.price(group, answer, so_far.moved, so_far.unread)
             if extra is not None:
                 answers.append((group, extra))
         self.pending = answers
-        if len(node.units) + size < self.limits.edits:
-            cheapest = sorted({c.field: c.cost for c in reversed(candidates) if c.edits[0].action != "remove"}.values())
-            if len(cheapest) > size:
-                bound = round(node.cost + sum(cheapest[: size + 1]), 3)
+        if not node.start and len(node.units) + size < self.limits.edits:
+            least = sorted({c.field: c.cost for c in reversed(candidates) if c.edits[0].action != "remove"}.values())
+            if len(least) > size:
+                bound = round(node.cost + sum(least[: size + 1]), 3)
                 heapq.heappush(self.queue, (bound, next(self.order), replace(node, size=size + 1)))
 
     def own_choice(self, node: _Node) -> tuple[str, str]:
@@ -273,7 +299,8 @@ class _Searcher:
                     return True
             if node.size == 1 and any(set(f.units) < set(node.units) for f in self.found):
                 continue
-            if node.size > 1 and any(len(f.units) < len(node.units) + node.size and not f.patch.losses for f in self.found):
+            larger = len(node.units) + (node.size if node.size > 1 else 0)
+            if any(len(f.units) < larger and not f.patch.losses for f in self.found):
                 continue  # fewer edits that lose nothing are known
             if self.evaluations >= self.limits.evaluations:
                 return last is not None
@@ -288,7 +315,7 @@ class _Searcher:
             if launch is None:
                 continue
             args, env = launch
-            if (args, tuple(sorted(env.items())), 1) in self.seen:
+            if (args, tuple(sorted(env.items())), 1, 0) in self.seen:
                 continue
             self.evaluations += 1
             evaluation = self.evaluator_for(env).evaluate(args)
