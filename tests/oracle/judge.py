@@ -18,18 +18,22 @@ class Tally:
     passes_right: int = 0
     passes_wrong: int = 0
     really_fail: int = 0
+    refused: int = 0  # of those that fail: by the parser
     unknown: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
     def add(self, name: str, said: Evaluation, real: Answer) -> None:
         if real.outcome in ("timeout", "crash"):
             return
         self.launches += 1
         self.really_fail += real.outcome != "ok"
+        self.refused += real.outcome == "argparse"
         right = agrees(said, real)
         if said.verdict == "unknown":
             possible = "; ".join(f"{p.exception} at {p.site_text} if {p.depends[:200]}" for p in said.possible[:3])
-            self.unknown.append(f"{name}: unknown ({said.why} {possible}); really {_real(real)}")
+            assumed = "only the traceback shows that it fails" if said.raised is not None and said.raised.assumed else ""
+            self.unknown.append(f"{name}: unknown ({said.why} {possible}{assumed}); really {_real(real)}")
         elif said.verdict == "fails":
             self.fails_right += right
             self.fails_wrong += not right
@@ -52,6 +56,12 @@ class Tally:
     @property
     def commits(self) -> float:
         return 1 - len(self.unknown) / max(1, self.launches)
+
+    @property
+    def right(self) -> float:
+        """Of all that it commits itself on."""
+        said = self.launches - len(self.unknown)
+        return (self.fails_right + self.passes_right) / said if said else 1.0
 
     def row(self) -> str:
         sure = f"{self.fails_right}/{self.fails_right + self.fails_wrong}"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,10 @@ class Answer:
     file: str | None = None
     first: int = 0
     last: int = 0
+    log: str = ""  # what the launch prints when it fails
+
+
+Env = Sequence[tuple[str, str]]
 
 
 def why_absent(release: str) -> str | None:
@@ -95,20 +101,37 @@ def real_actions(release: str) -> list[dict[str, Any]]:
     return made
 
 
-def ask(release: str, facts: str, launches: Sequence[Sequence[str]]) -> list[Answer]:
-    """What the real validation does with each launch, in its own process."""
+def ask(release: str, facts: str, launches: Sequence[Sequence[str]], env: Env = ()) -> list[Answer]:
+    """What the real validation does with each launch, in its own process. `env` is set before the package is imported."""
     lines = "".join(json.dumps({"argv": list(argv)}) + "\n" for argv in launches)
-    omit = "resolved,frames,log_warnings,traceback,traceback_launch"
-    args = ["oracle.py", "--facts", f"facts/{facts}.json", "--batch", "--jobs", "2", "--omit", omit]
-    answers = [json.loads(line) for line in _python(release, args, lines).splitlines()]
+    omit = "resolved,frames,log_warnings"
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        raw = json.loads((ORACLE / "facts" / f"{facts}.json").read_text())
+        file.write(json.dumps({**raw, "env": {**raw.get("env", {}), **dict(env)}}))
+        file.flush()
+        args = ["oracle.py", "--facts", file.name, "--batch", "--jobs", "2", "--omit", omit]
+        answers = [json.loads(line) for line in _python(release, args, lines).splitlines()]
     assert len(answers) == len(launches)
     out = []
     for a in answers:
         frame = a.get("frame") or {}
-        file = f"sglang/{frame['file']}" if "file" in frame else None
+        name = f"sglang/{frame['file']}" if "file" in frame else None
         span = (frame.get("statement_line", 0), frame.get("statement_end_line", 0))
-        out.append(Answer(a["outcome"], a.get("exception"), a.get("message") or "", file, *span))
+        message = a.get("message") or ""
+        log = a.get("traceback_launch") or (f"usage: launch_server.py [-h]\n{message}\n" if a["outcome"] == "argparse" else "")
+        out.append(Answer(a["outcome"], a.get("exception"), message, name, *span, log=log))
     return out
+
+
+def env_names(release: str, prefixes: Sequence[str], args_class: str) -> tuple[str, ...]:
+    """Names of environment variables that stand in the module of the args class, or in a folder of the package whose name
+    says that it is about arguments."""
+    root = next((ORACLE_HOME / release / "lib").glob("python*/site-packages"))
+    module = root / (args_class.rpartition(".")[0].replace(".", "/") + ".py")
+    files = [module, *(p for p in sorted(module.parent.glob("arg*/**/*.py")))]
+    starts = "|".join(map(re.escape, prefixes))
+    pattern = re.compile(rf"""(?:["']|envs\.)((?:{starts})\w+)""")
+    return tuple(sorted({name for p in files for name in pattern.findall(p.read_text()) if name.isupper()}))
 
 
 def kind_of(path: str) -> str:
@@ -120,8 +143,8 @@ def kind_of(path: str) -> str:
 class Evaluators:
     """Our evaluator over one installed release, with the platforms of the oracle's facts files."""
 
-    def __init__(self, release: str, launches: Iterable[Sequence[str]] = ()) -> None:
-        """`launches` name files and folders; whether these exist is what a capture tells."""
+    def __init__(self, release: str, launches: Iterable[Sequence[str]] = (), texts: Mapping[str, str] | None = None) -> None:
+        """`launches` name files and folders; whether these exist, and the `texts` of some, is what a capture tells."""
         site = next((ORACLE_HOME / release / "lib").glob("python*/site-packages"))
         self.tree = FolderTree(site)
         self.profile = load_profile("sglang")
@@ -130,13 +153,16 @@ class Evaluators:
         self.models = [ModelConfig(m, (ORACLE / m / "config.json").read_text(), ("config.json",)) for m in model_names()]
         words = {w.partition("=")[2] if w.startswith("--") else w for argv in launches for w in argv}
         self.paths = {w: kind_of(w) for w in words if w and len(w) < 200}
-        self.made: dict[str, Evaluator] = {}
+        self.texts = dict(texts or {})
+        self.made: dict[tuple[str, tuple[tuple[str, str], ...]], Evaluator] = {}
 
-    def get(self, facts: str) -> Evaluator:
-        if facts not in self.made:
+    def get(self, facts: str, env: Env = ()) -> Evaluator:
+        key = (facts, tuple(env))
+        if key not in self.made:
             raw = {**_DEFAULTS, **json.loads((ORACLE / "facts" / f"{facts}.json").read_text())}
-            self.made[facts] = Evaluator(self.program, self.profile, self.facts(raw), raw["env"], self.models)
-        return self.made[facts]
+            full = {**raw["env"], **dict(env)}
+            self.made[key] = Evaluator(self.program, self.profile, self.facts(raw), full, self.models)
+        return self.made[key]
 
     def facts(self, raw: dict[str, Any]) -> Facts:
         cuda = raw["device"] == "cuda"
@@ -152,4 +178,5 @@ class Evaluators:
             machine=self.machine,
             packages=self.packages,
             paths={**self.paths, **{f"{m}/generation_config.json": "absent" for m in model_names()}},
+            texts=self.texts,
         )

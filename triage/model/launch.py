@@ -43,6 +43,7 @@ class Facts:
     machine: str | None = None  # "x86_64", "aarch64"
     packages: Mapping[str, str] = field(default_factory=dict)  # installed distributions: name -> version
     paths: Mapping[str, str] = field(default_factory=dict)  # named in the launch: path -> "file" | "dir" | "absent"
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # of small files named in the launch: path -> text
 
 
 @dataclass(frozen=True)

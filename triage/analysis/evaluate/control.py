@@ -9,7 +9,7 @@ from functools import partial
 from triage.analysis.evaluate.forks import Forks
 from triage.analysis.evaluate.frames import Frame, Pending
 from triage.analysis.evaluate.signals import Signal, Step
-from triage.analysis.evaluate.values import ABSENT, Maybe, TargetRaise, Unknown, Value, show
+from triage.analysis.evaluate.values import ABSENT, Class, External, Maybe, TargetRaise, Unknown, Value, show
 
 MAX_CAUGHT = 12  # possible exceptions of one `try` whose handling is followed
 MAX_ROUNDS, MAX_ROUNDS_IN_FORK = 2000, 50  # of a while loop
@@ -94,7 +94,7 @@ class Control(Forks):
         handlers: list[tuple[Callable[..., Value] | None, str | None, Step]],
         orelse: Step,
         final: Step,
-        pinned_handlers: bool,
+        pinned: int | None,
     ) -> Signal | None:
         wanted: list[Value] = []
         for kind, _name, _step in handlers:
@@ -144,8 +144,8 @@ class Control(Forks):
             elif raised is not None:
                 raised.trail.pop()
                 leaving = raised
-            elif pinned_handlers and handlers:
-                signal = handle(found[0] if found else TargetRaise(Exception, ()))
+            elif pinned is not None:
+                signal = handle(_exception_for(wanted, pinned, found, self.matches_handler))
             elif found and not f.pin:
                 signal = signal if signal is not None else orelse(self, f)
                 for one in found[:MAX_CAUGHT]:
@@ -230,6 +230,20 @@ class Control(Forks):
             f.stmt = node if not _has_inner(node, f.pin) else f.stmt
             raise exc
         return None
+
+
+def _exception_for(
+    wanted: list[Value], pinned: int, found: list[TargetRaise], matches: Callable[[TargetRaise, Value], bool | None]
+) -> TargetRaise:
+    """What the trail's handler got: a possible exception that it takes, else one of the kind that it names."""
+    kind = wanted[pinned]
+    for one in found:
+        earlier = any(w is ABSENT or matches(one, w) for w in wanted[:pinned])
+        if not earlier and (kind is ABSENT or matches(one, kind) is not False):
+            return one
+    if isinstance(kind, tuple) and kind:
+        kind = kind[0]
+    return TargetRaise(kind if isinstance(kind, (type, Class, External)) else Exception, ())
 
 
 def _same_signal(signal: Signal | None) -> Signal | None:

@@ -1,4 +1,5 @@
-"""Files that validation opens: the captured config.json of a model, and what validation itself wrote before.
+"""Files that validation opens: the captured config.json of a model, captured files that the launch names, and what
+validation itself wrote before.
 
 Nothing is read from or written to this machine.
 """
@@ -21,6 +22,7 @@ from triage.analysis.evaluate.values import (
     has_unknown,
     show,
 )
+from triage.analysis.evaluate.yaml_text import is_affordable, read_yaml
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.machine import Machine
@@ -40,6 +42,7 @@ class VirtualFiles:
             "builtins.open": self.open,
             "json.load": self.load,
             "json.dump": self.dump,
+            "yaml.safe_load": self.load_yaml,
             "tempfile.gettempdir": lambda w, a, n: "/tmp",
             "os.makedirs": lambda w, a, n: None,
             "os.getpid": lambda w, a, n: 1,
@@ -50,6 +53,9 @@ class VirtualFiles:
         clean = os.path.normpath(path)
         if clean in self.texts:
             return self.texts[clean]
+        given = self.world.facts.texts
+        if path in given or clean in given:
+            return given[path] if path in given else given[clean]
         if os.path.basename(clean) == "config.json":
             for model, text in self.world.models.items():
                 if os.path.normpath(model) == os.path.dirname(clean):
@@ -92,6 +98,15 @@ class VirtualFiles:
             return Unknown(f"json.load({show(handle)})", "the file is not known")
         text = self.text(handle.attrs["__path__"])
         return w.call_pure(json.loads, "json.loads", [text], {})
+
+    def load_yaml(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
+        source = args[0] if args else named.get("stream")
+        text = self.text(source.attrs["__path__"]) if isinstance(source, Instance) and source.cls is FILE else source
+        if not isinstance(text, str):
+            return Unknown(f"yaml.safe_load({show(source)[:60]})", text.why if isinstance(text, Unknown) else "not known")
+        if not is_affordable(text):
+            return Unknown("?yaml.safe_load", "too large or too entangled to read")
+        return w.call_pure(read_yaml, "yaml.safe_load", [text], {})
 
     def dump(self, w: Machine, args: list[Value], named: dict[str, Value]) -> Value:
         handle = args[1] if len(args) > 1 else named.get("fp")

@@ -317,11 +317,11 @@ def _assert(node: ast.Assert) -> Step:
 def _try(node: ast.Try) -> Step:
     body, orelse, final = compile_block(node.body), compile_block(node.orelse), compile_block(node.finalbody)
     handlers = [(compile_expression(h.type) if h.type else None, h.name, compile_block(h.body)) for h in node.handlers]
-    span = (node.body[0].lineno, node.body[-1].end_lineno or 0)
+    spans = [(h.lineno, h.body[-1].end_lineno or 0) for h in node.handlers]
 
     def run(w: Machine, f: Frame) -> Signal | None:
-        pinned_handlers = bool(f.pin) and not span[0] <= f.pin <= span[1] and f.stmt_holds_pin(node)
-        return w.run_try(f, body, handlers, orelse, final, pinned_handlers)
+        pinned = next((i for i, (first, last) in enumerate(spans) if first <= f.pin <= last), None) if f.pin else None
+        return w.run_try(f, body, handlers, orelse, final, pinned)
 
     return run
 
