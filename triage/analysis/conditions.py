@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 from triage.analysis.flow import one_line
 from triage.analysis.source import FunctionNode, called_name, function_chain, isolate_function, parse_text
@@ -21,7 +21,7 @@ ARGS_NAMES = frozenset({"server_args", "args"})  # what functions call the args 
 _VIEW_WORDS = ("view", "server_args", "serverargs", "resolv")  # in names of views and helpers that wrap the args object
 _VIEW_NAMES = frozenset({"cfg", "view"})  # parameters that are views by custom
 _ENV_READERS = ("environ.get", "getenv", "get_bool_env_var", "get_int_env_var", "get_float_env_var", "get_str_env_var")
-_MODEL_WORDS = ("model_config", "hf_config", "hf_text_config", "hf_transformers_config", "text_config")
+MODEL_WORDS = ("model_config", "hf_config", "hf_text_config", "hf_transformers_config", "text_config")
 _MAX_TRACE = 8  # locals followed from one condition
 _BUILTINS = frozenset(dir(builtins))
 
@@ -157,14 +157,37 @@ def atoms(test_source: str, scope: Scope | None = None) -> tuple[Atom, ...]:
 
 
 def _atoms(node: ast.expr, holds: bool, scope: Scope, lines: tuple[str, ...]) -> Iterator[Atom]:
+    for part in split_test(node, holds, lines):
+        reader = _Reader(scope, lines)
+        for one in part.nodes:
+            reader.read(one, ())
+        yield part.atom(tuple(dict.fromkeys(reader.reads)), reader.why)
+
+
+class Part(NamedTuple):
+    """A test without and/or/not: the atom's text and form, and the expressions that it reads."""
+
+    text: str
+    kind: AtomKind
+    holds: bool
+    nodes: tuple[ast.expr, ...]
+    operator: str = ""
+    operands: tuple[str, ...] = ()
+
+    def atom(self, reads: tuple[Read, ...], why: str) -> Atom:
+        return Atom(self.text, "opaque" if why else self.kind, self.holds, reads, self.operator, self.operands, why)
+
+
+def split_test(node: ast.expr, holds: bool, lines: Sequence[str]) -> Iterator[Part]:
+    """The parts of a test in source order; `lines` are those that its columns count in."""
     if isinstance(node, ast.BoolOp):
         for value in node.values:
-            yield from _atoms(value, holds, scope, lines)
+            yield from split_test(value, holds, lines)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield from _atoms(node.operand, not holds, scope, lines)
+        yield from split_test(node.operand, not holds, lines)
     elif isinstance(node, ast.IfExp):
         for value in (node.test, node.body, node.orelse):
-            yield from _atoms(value, holds, scope, lines)
+            yield from split_test(value, holds, lines)
     elif isinstance(node, ast.Compare):
         left = node.left
         for op, right in zip(node.ops, node.comparators, strict=True):
@@ -172,11 +195,10 @@ def _atoms(node: ast.expr, holds: bool, scope: Scope, lines: tuple[str, ...]) ->
             kind: AtomKind = "membership" if operator in ("in", "not in") else "compare"
             sides = (one_line(lines, left), one_line(lines, right))
             text = one_line(lines, node) if len(node.ops) == 1 else f"{sides[0]} {operator} {sides[1]}"
-            yield _atom(text, kind, holds, (left, right), scope, lines, operator, sides)
+            yield Part(text, kind, holds, (left, right), operator, sides)
             left = right
     else:
-        text = one_line(lines, node)
-        yield _atom(text, _kind(node), holds, (node,), scope, lines)
+        yield Part(one_line(lines, node), _kind(node), holds, (node,))
 
 
 def _kind(node: ast.expr) -> AtomKind:
@@ -190,25 +212,6 @@ def _kind(node: ast.expr) -> AtomKind:
     if name in ("any", "all"):
         return "quantifier"
     return "truth" if name in ("getattr", "bool") else "call"
-
-
-def _atom(
-    text: str,
-    kind: AtomKind,
-    holds: bool,
-    nodes: tuple[ast.expr, ...],
-    scope: Scope,
-    lines: tuple[str, ...],
-    operator: str = "",
-    operands: tuple[str, ...] = (),
-) -> Atom:
-    reader = _Reader(scope, lines)
-    for node in nodes:
-        reader.read(node, ())
-    reads = tuple(dict.fromkeys(reader.reads))
-    if reader.why:
-        return Atom(text, "opaque", holds, reads, operator, operands, reader.why)
-    return Atom(text, kind, holds, reads, operator, operands)
 
 
 class _Reader:
@@ -285,7 +288,7 @@ class _Reader:
             self.add("setting", setting, node, through)
             return
         path = dotted(node)
-        if path is not None and any(w in path.split(".") or f"get_{w}" in path or f"{w}_of" in path for w in _MODEL_WORDS):
+        if path is not None and any(w in path.split(".") or f"get_{w}" in path or f"{w}_of" in path for w in MODEL_WORDS):
             self.add("model", path, node, through)
         elif isinstance(node, ast.Subscript):
             self.read(node.value, through, bound)
@@ -351,7 +354,7 @@ def dotted(node: ast.expr) -> str | None:
 def setting_name(node: ast.expr, scope: Scope) -> str | None:
     """The field that an expression reads on the args object: `self.x`, `cfg.x`, `getattr(args, "x")`; else None."""
     if isinstance(node, ast.Attribute) and _is_args(node.value, scope.args_names):
-        return node.attr if node.attr not in _MODEL_WORDS else None
+        return node.attr if node.attr not in MODEL_WORDS else None
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)

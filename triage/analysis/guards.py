@@ -60,7 +60,7 @@ def guards_in(
             outer = [n for i, n in enumerate(outer[:-1]) if any(isinstance(m, FunctionNode) for m in outer[i:-1])]
         if not outer:
             return ()
-    walk = _Walk(lines, file)
+    walk = GuardWalk(lines, file)
     try:
         parent: ast.AST = outer[-1] if outer else tree
         for child in chain[len(outer) :]:
@@ -73,33 +73,47 @@ def guards_in(
     return tuple(walk.out)
 
 
-class _Walk:
+class GuardWalk:
+    """Collects guards in `out`, in the order of their evaluation."""
+
     def __init__(self, lines: Sequence[str], file: str) -> None:
         self.lines = lines
         self.file = file
         self.out: list[Guard] = []
+        self.nodes: list[ast.AST | None] = []  # of each guard: the syntax that its text is, None where the text was composed
 
     def text(self, node: ast.expr) -> str:
         return one_line(self.lines, node)
 
-    def add(self, node: ast.AST, text: str, came_out: bool, kind: GuardKind, leaves: str = "") -> None:
+    def add(
+        self, node: ast.AST, text: str, came_out: bool, kind: GuardKind, leaves: str = "", syntax: ast.AST | None = None
+    ) -> None:
         line = getattr(node, "lineno", 1)
         self.out.append(Guard(Location(self.file, line, getattr(node, "end_lineno", line)), text, came_out, kind, leaves))
+        self.nodes.append(syntax)
 
     def test(self, node: ast.expr, came_out: bool, kind: GuardKind, leaves: str = "") -> None:
-        self.add(node, self.text(node), came_out, kind, leaves)
+        self.add(node, self.text(node), came_out, kind, leaves, node)
 
     # ------------------------------------------------------------ around the statement
     def enter(self, parent: ast.AST, child: ast.stmt) -> None:
         """The guards for getting from the start of `parent` to the start of `child` directly inside it."""
         block = next(b for b in child_blocks(parent) if any(s is child for s in b))
+        self.header(parent, block)
+        for before in block:
+            if before is child:
+                break
+            self.passed(before)
+
+    def header(self, parent: ast.AST, block: list[ast.stmt]) -> None:
+        """The guards for getting from the start of `parent` to the start of one of its blocks."""
         if isinstance(parent, ast.If):
             self.test(parent.test, block is parent.body, self.if_kind(parent))
         elif isinstance(parent, ast.While):
             self.test(parent.test, block is parent.body, "while")
         elif isinstance(parent, ast.For | ast.AsyncFor):
             if block is parent.body:
-                self.add(parent.iter, self.for_text(parent.target, parent.iter), True, "for")
+                self.add(parent.iter, self.for_text(parent.target, parent.iter), True, "for", "", parent.iter)
             else:
                 self.searched(parent, "for")
         elif isinstance(parent, ast.With | ast.AsyncWith):
@@ -108,10 +122,6 @@ class _Walk:
             self.enter_try(parent, block)
         elif isinstance(parent, ast.Match):
             self.enter_case(parent, block)
-        for before in block:
-            if before is child:
-                break
-            self.passed(before)
 
     def if_kind(self, node: ast.If) -> GuardKind:
         line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else ""
@@ -134,7 +144,7 @@ class _Walk:
     def enter_try(self, node: ast.Try | ast.TryStar, block: list[ast.stmt]) -> None:
         handler = next((h for h in node.handlers if h.body is block), None)
         if handler is not None:
-            self.add(handler, self.except_text(handler), True, "except")
+            self.add(handler, self.except_text(handler), True, "except", "", handler)
         elif block is node.orelse:
             for s in node.body:
                 self.passed(s)
@@ -177,7 +187,7 @@ class _Walk:
         elif isinstance(node, ast.Try | ast.TryStar):
             if all(always_exits(h.body) for h in node.handlers):
                 for handler in node.handlers:
-                    self.add(handler, self.except_text(handler), False, "except")
+                    self.add(handler, self.except_text(handler), False, "except", "", handler)
                 for s in [*node.body, *node.orelse]:
                     self.passed(s)
             for s in node.finalbody:

@@ -15,7 +15,20 @@ from triage.model.launch import CaptureMeta, ExitStatus, Facts, Launch, ModelCon
 from triage.model.lives import Declaration, LaunchValues, LifeEvent, LifeKind, LifeValue, SettingLife
 from triage.model.session import Attempt, LogChunk, Observation, ServiceState, Session
 from triage.model.settings import Flag, Origin, Setting, SilentChange
-from triage.model.source import Atom, AtomKind, Guard, Location, PathCondition, Read, ReadKind, Site
+from triage.model.source import (
+    Atom,
+    AtomKind,
+    Guard,
+    Leg,
+    Location,
+    PathCondition,
+    Read,
+    ReadKind,
+    ResolvedGuard,
+    Site,
+    SiteCondition,
+    Way,
+)
 
 __all__ = [
     "MASK",
@@ -45,6 +58,7 @@ __all__ = [
     "JsonValue",
     "Launch",
     "LaunchValues",
+    "Leg",
     "LifeEvent",
     "LifeKind",
     "LifeValue",
@@ -63,6 +77,7 @@ __all__ = [
     "Read",
     "ReadKind",
     "RemoveFile",
+    "ResolvedGuard",
     "RunCommand",
     "Secret",
     "ServiceState",
@@ -72,7 +87,9 @@ __all__ = [
     "SettingLife",
     "SilentChange",
     "Site",
+    "SiteCondition",
     "Step",
     "Unknown",
+    "Way",
     "WriteFile",
 ]

@@ -72,3 +72,50 @@ class PathCondition:
     """The sites of the failing path, outermost first; the last one raised."""
 
     sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True)
+class ResolvedGuard:
+    """A guard with the atoms of its test, every local and parameter resolved to the named things that decide it."""
+
+    guard: Guard
+    atoms: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One function on a way: the place in it that is reached (a call of the next leg's function, or the site), and the
+    tests from the function's start to that place."""
+
+    location: Location
+    function: str
+    guards: tuple[ResolvedGuard, ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One call path from the entry of validation to a site, outermost function first."""
+
+    legs: tuple[Leg, ...]
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        return tuple(a for leg in self.legs for g in leg.guards for a in g.atoms)
+
+
+@dataclass(frozen=True)
+class SiteCondition:
+    """When a statement of the validation is reached (an assert: and fails): along any of `ways`, all tests of that way."""
+
+    site: Site
+    ways: tuple[Way, ...]  # shortest first; () where no call path from the entry was found
+    cut: bool = False  # there are more ways
+
+    @property
+    def opaque(self) -> tuple[Atom, ...]:
+        """The atoms, of any way, of which nobody can tell what decides them."""
+        return tuple(dict.fromkeys(a for way in self.ways for a in way.atoms if a.kind == "opaque"))
+
+    def names(self, *kinds: ReadKind) -> frozenset[str]:
+        """The names of these kinds (settings, facts, ...) that the condition depends on, over all ways."""
+        return frozenset(r.name for way in self.ways for a in way.atoms for r in a.reads if r.kind in kinds)
