@@ -14,7 +14,7 @@ from tests.cli_tools import ROOT, TRIAGE
 from tests.e2e.releases import LAUNCHES, TOOLS, find_releases, nvidia_smi, source_of, stand_ins, unit_text
 from tests.lab import LabHost
 from tests.loop.toyhost import Recorder
-from triage.analysis import diagnose
+from triage.analysis.diagnose import diagnose
 from triage.analysis.trees import FolderTree, RecordingTree
 from triage.engines import open_engine
 from triage.loop.capture import capture_run, load_capture, save_capture

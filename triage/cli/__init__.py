@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 WHERE_TO_SEND = "please send this line, and the output with TRIAGE_DEBUG=1, to the issue tracker of sglang-triage"
 INTERRUPTED = 130
+ENDS_AT_ONCE = {"replay", "check", "explain", "report"}  # one answer from memory that is given back as a whole
 AFTER_INTERRUPT = {"undo": "run the same command again to finish"}
 
 
@@ -28,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = build_parser().parse_args(argv)
     except SystemExit as done:  # argparse has printed its usage or its help
         return done.code if isinstance(done.code, int) else 2
+    if args.name in ENDS_AT_ONCE:
+        gc.disable()
     try:
         with _signals_interrupt() as signals:
             code = find_command(args.name)(args)

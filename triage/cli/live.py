@@ -151,7 +151,7 @@ def undo_session(args: Namespace) -> int:
 
 def make_diagnose(engine: Engine) -> Diagnose:
     """The loop's view of analysis: a capture and what was tried -> a diagnosis."""
-    from triage.analysis import diagnose
+    from triage.analysis.diagnose import diagnose
 
     def diagnose_capture(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
         return diagnose(capture, engine.profile, tried)
@@ -181,7 +181,7 @@ def make_decide(args: Namespace, progress: Progress) -> Decide:
 
 def trim_source(capture: Capture, engine: Engine) -> Capture:
     """The capture with the files that a diagnosis reads, in place of the whole package."""
-    from triage.analysis import diagnose
+    from triage.analysis.diagnose import diagnose
     from triage.analysis.trees import RecordingTree
 
     if capture.source is None:

@@ -11,17 +11,18 @@ from triage.cli.given import build_capture
 from triage.cli.outcome import exit_code
 from triage.errors import UsageError
 from triage.model import Diagnosis
+from triage.protocols import Capture, EngineProfile
 from triage.report import FormatName, Subject, render_report
 
 
 def replay_capture(args: Namespace) -> int:
     """Diagnose a capture directory or a log. stdout is the report."""
     capture, profile = build_capture(args)
-    from triage.analysis import diagnose, find_mismatch  # wrong usage is told without waiting for it
-
     for note in capture.meta.notes:
         write_progress(f"triage: {note}")
-    diagnosis = diagnose(capture, profile)
+    diagnosis = recall_diagnosis(capture, profile)
+    from triage.analysis.mismatch import find_mismatch
+
     mismatch = find_mismatch(diagnosis)
     if mismatch is not None and capture.source is not None and not mismatch.moved:
         hint = "give the source of the release that wrote this log, with --source"
@@ -68,9 +69,19 @@ def diagnose_directory(path: Path) -> Diagnosis:
     from triage.loop.capture import load_capture
 
     capture = load_capture(path)
-    from triage.analysis import diagnose
+    return recall_diagnosis(capture, load_profile(capture.meta.engine))
 
-    return diagnose(capture, load_profile(capture.meta.engine))
+
+def recall_diagnosis(capture: Capture, profile: EngineProfile) -> Diagnosis:
+    """The diagnosis of a capture, from the cache where it was made before."""
+    from triage.loop.answers import recall_answer
+
+    def make(capture: Capture) -> Diagnosis:
+        from triage.analysis.diagnose import diagnose  # wrong usage and an answer from the cache do not wait for it
+
+        return diagnose(capture, profile)
+
+    return recall_answer(Diagnosis, capture, profile, make)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -1,0 +1,123 @@
+"""Answers of the analysis kept on this machine, so that a capture or a launch that was asked for before is answered at once.
+
+An answer is found by the content of everything that it was made from: the log, the launch, the facts, the profile, the
+code of triage itself, and each file of the source that the analysis read (those that it looked for in vain as well).
+Nothing is kept that the answer itself would not show: captures are redacted before they are analysed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from platformdirs import user_cache_dir
+
+from triage.codec import from_json, to_json
+from triage.errors import CaptureError
+from triage.model import JsonValue
+from triage.protocols import Capture, EngineProfile, SourceTree
+
+T = TypeVar("T")
+
+SWITCH = "TRIAGE_CACHE"  # "off": keep nothing and look nothing up; else the folder to keep answers in
+KEPT = 200  # answers at most
+
+
+def recall_answer(cls: type[T], capture: Capture, profile: EngineProfile, make: Callable[[Capture], T]) -> T:
+    """What `make(capture)` gives, from the cache where nothing that it read has changed since. The answer is that of its
+    JSON form in both cases; what a cache cannot do (no space, no rights) only costs time."""
+    folder = _folder()
+    if folder is None or capture.source is None:
+        return make(capture)
+    path = folder / f"{_digest_inputs(cls, capture, profile)}.json"
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, CaptureError):
+        held = json.loads(path.read_bytes())
+        if all(_look(capture.source, *how.split(" ", 1)) == seen for how, seen in held["read"].items()):
+            return from_json(cls, held["answer"])
+    tree = _Recorded(capture.source)
+    answer = to_json(make(replace(capture, source=tree)))
+    with suppress(OSError):
+        _write(folder, path, {"read": tree.seen, "answer": answer})
+    return from_json(cls, answer)
+
+
+class _Recorded:
+    """A source tree that notes what was read of it."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self.tree = tree
+        self.seen: dict[str, JsonValue] = {}
+
+    def read(self, file: str) -> bytes | None:
+        data = self.tree.read(file)
+        self.seen.setdefault(f"read {file}", _digest(data))
+        return data
+
+    def is_package(self, file: str) -> bool:
+        answer = self.tree.is_package(file)
+        self.seen[f"is_package {file}"] = answer
+        return answer
+
+    def list_dir(self, file: str) -> tuple[str, ...]:
+        names = self.tree.list_dir(file)
+        self.seen[f"list_dir {file}"] = list(names)
+        return names
+
+
+def _look(tree: SourceTree, how: str, file: str) -> JsonValue:
+    match how:
+        case "read":
+            return _digest(tree.read(file))
+        case "is_package":
+            return tree.is_package(file)
+        case _:
+            return list(tree.list_dir(file))
+
+
+def _digest(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _digest_inputs(cls: type, capture: Capture, profile: EngineProfile) -> str:
+    values = (cls.__name__, to_json(capture.meta), to_json(capture.launch), to_json(capture.facts), to_json(capture.models))
+    found = hashlib.sha256(json.dumps([*values, repr(profile), _own_state()], sort_keys=True).encode())
+    found.update(repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass"))  # these never leave in a record's JSON form
+    found.update(hashlib.sha256(capture.log).digest())
+    return found.hexdigest()
+
+
+@cache
+def _own_state() -> list[list[JsonValue]]:
+    """The files of triage itself, by name, size and time: another state of the code may give another answer."""
+    root = Path(__file__).parents[1]
+    files = sorted(root.rglob("*.py"))
+    return [[str(f.relative_to(root)), s.st_size, s.st_mtime_ns] for f in files for s in (f.stat(),)]
+
+
+def _folder() -> Path | None:
+    told = os.environ.get(SWITCH)
+    if told == "off":
+        return None
+    return Path(told) if told else Path(user_cache_dir("triage")) / "answers"
+
+
+def _write(folder: Path, path: Path, entry: dict[str, JsonValue]) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(json.dumps(entry).encode())
+    part.replace(path)
+    kept = sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime)
+    for old in kept[:-KEPT]:
+        old.unlink(missing_ok=True)
+
+
+__all__ = ["recall_answer"]
