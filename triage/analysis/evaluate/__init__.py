@@ -17,6 +17,7 @@ from triage.analysis.evaluate.attributes import Write
 from triage.analysis.evaluate.frames import Place
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.machine import Machine, Message, run_module_function
+from triage.analysis.evaluate.proofs import Decided, Proof
 from triage.analysis.evaluate.values import (
     ABSENT,
     Class,
@@ -79,6 +80,8 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     supposed: tuple[str, ...] = ()  # how unknown tests were taken to come out, in an optimistic evaluation
     steps: int = 0
+    decided: tuple[Decided, ...] = ()  # unknown tests that messages of the log decided
+    unprinted: tuple[Proof, ...] = ()  # statements that the log proves to have run, which this evaluation never came to
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,18 @@ class Evaluator:
         self.machine.optimistic = optimistic
         self.assumptions: dict[str, bool] = {}
         self.last: _Last | None = None
+        self.witnessed: tuple[tuple[str, ...], tuple[Proof, ...]] = ((), ())
 
     def assume(self, observed: Mapping[str, bool]) -> None:
         """Take what a trail showed about host facts as given for all launches from now on."""
         if self.last is not None and observed != self.last.evaluation.observed:
             self.forget()
         self.assumptions.update({k: v for k, v in observed.items() if "?" not in k and "@" not in k})
+
+    def witness(self, args: Sequence[str], proofs: Sequence[Proof]) -> None:
+        """Take what the log of a launch with these arguments proves to have run, whenever these are evaluated."""
+        self.forget()
+        self.witnessed = (tuple(args), tuple(proofs))
 
     def trial(self) -> LocalTrial | None:
         """To try settings on the function in which the last launch failed; usable until the next `evaluate`."""
@@ -156,7 +165,11 @@ class Evaluator:
         sys.setrecursionlimit(max(limit, 30_000))
         try:
             with hold_collection():
-                return self._evaluate(m, tuple(args), tuple(trail))
+                result = self._evaluate(m, tuple(args), tuple(trail))
+                while doubtful := m.doubtful():
+                    self.witness(args, [p for p in self.witnessed[1] if p not in doubtful])
+                    result = self._evaluate(m, tuple(args), tuple(trail))
+                return result
         finally:
             sys.setrecursionlimit(limit)
 
@@ -164,6 +177,7 @@ class Evaluator:
         if self.load_args_class() is None:
             return Evaluation("unknown", None, why=f"{self.profile.args_class} is not in the source")
         self.reset(m, args, trail)
+        m.take_proofs(self.witnessed[1] if args == self.witnessed[0] else ())
         mark = m.heap.mark()
         stage = ""
         raised: Raised | None = None
@@ -202,6 +216,8 @@ class Evaluator:
             why = f"the evaluation stopped after {m.budget} steps"
         except RecursionError:
             why = "the source is nested too deeply to evaluate"
+        unprinted = tuple(p for group in m.proofs.values() for p in group if p not in m.printed)
+        m.proofs = {}
         given, deps = snapshot(m.given), dict(m.field_deps)
         settings = snapshot(self.settings_of(m)) if m.record is not None else {}
         writes, messages, steps = tuple(m.writes), tuple(m.messages), m.steps
@@ -214,7 +230,7 @@ class Evaluator:
             verdict = "unknown" if possible or raised.assumed else "fails"
         result = Evaluation(
             verdict, raised, possible, why, given, settings, writes, deps, messages,
-            observed, contradictions, tuple(m.notes), tuple(m.supposed), steps,
+            observed, contradictions, tuple(m.notes), tuple(m.supposed), steps, tuple(m.decided), unprinted,
         )  # fmt: skip
         m.stack.clear()
         self.last = _Last(args, trail, result, mark, failed)
@@ -335,4 +351,17 @@ class LocalTrial:
             m.heap.journal[self.entry :] = before
 
 
-__all__ = ["DEFAULT_BUDGET", "Evaluation", "Evaluator", "LocalTrial", "Place", "Program", "Raised", "Trial", "Value", "Write"]
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Decided",
+    "Evaluation",
+    "Evaluator",
+    "LocalTrial",
+    "Place",
+    "Program",
+    "Proof",
+    "Raised",
+    "Trial",
+    "Value",
+    "Write",
+]

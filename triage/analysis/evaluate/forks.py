@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from triage.analysis.evaluate.frames import Core, Frame, Pending, Place
+from triage.analysis.evaluate.frames import Frame, Pending, Place
 from triage.analysis.evaluate.heap import Diff
+from triage.analysis.evaluate.proofs import Proofs
 from triage.analysis.evaluate.signals import Signal
 from triage.analysis.evaluate.values import ABSENT, TargetRaise, Unknown, Value, join, show
 
 
-class Forks(Core):
+class Forks(Proofs):
     """Forks and what they leave behind: pending paths, possible failures, assumptions."""
 
     def fork(self, f: Frame, cond: Value, yes: Callable[[], Signal | None], no: Callable[[], Signal | None]) -> Signal | None:
@@ -23,12 +24,38 @@ class Forks(Core):
         mark = heap.mark()
         root = f.root()
         known = len(root.pending)
+        ahead = self.proof_ahead(f)
+        before = self.printed
+        self.printed = dict(before)
+        maybes = len(self.maybes)
         one, raised_one = self.side(f, cond, True, yes)
         first = heap.capture(mark)
         self.rebase(root, known, mark)
         heap.undo(mark)
+        middle, maybes_middle = len(root.pending), len(self.maybes)
+        ones, self.printed = self.printed, dict(before)
         two, raised_two = self.side(f, cond, False, no)
         second_pending = len(root.pending)
+        if self.proofs:
+            prints = (self.newly(before, ones), self.newly(before, self.printed))
+            gone = (self.is_gone(one, raised_one), self.is_gone(two, raised_two))
+            took = self.choose_side(f, cond, prints, gone, ahead)
+            twos = self.printed
+            self.printed = (
+                ones if took else twos if took is False else {p: max(ones.get(p, 0), twos.get(p, 0)) for p in {*ones, *twos}}
+            )
+            if took is True:
+                del root.pending[middle:second_pending], self.maybes[maybes_middle:]
+                heap.undo(mark)
+                heap.apply(first)
+            elif took is False:
+                del root.pending[known:middle], self.maybes[maybes:maybes_middle]
+            if took is not None:
+                heap.release()
+                raised = raised_one if took else raised_two
+                if raised is not None:
+                    raise raised
+                return one if took else two
         if pinned_ahead:
             gone_one = raised_one is not None or one is not None
             gone_two = raised_two is not None or two is not None
@@ -86,6 +113,13 @@ class Forks(Core):
         self, f: Frame, cond: Value, yes: Callable[[], Signal | None], no: Callable[[], Signal | None], pinned_ahead: bool
     ) -> Signal | None:
         """Take one side of an unknown condition: the one where it does not hold, unless that very test decides an exception."""
+        if self.may_try(f) and not pinned_ahead:
+            decided = self.try_sides(f, cond, yes, no)
+            if decided is not None:
+                signal, raised = self.side(f, cond, decided, yes if decided else no)
+                if raised is not None:
+                    raise raised
+                return signal
         mark = self.heap.mark()
         signal, raised = self.side(f, cond, False, no)
         own = raised is not None and not raised.trail and raised.nesting <= self.nesting
@@ -104,6 +138,37 @@ class Forks(Core):
             self.suppose(cond, False)
         self.heap.release()
         return signal
+
+    def try_sides(self, f: Frame, cond: Value, yes: Callable[[], Signal | None], no: Callable[[], Signal | None]) -> bool | None:
+        """The side that the log proves, where one side prints what stands in the log, or alone goes on to where it is printed."""
+        gone = [False, False]
+
+        def follow(truth: bool, run: Callable[[], Signal | None]) -> Callable[[], None]:
+            def inner() -> None:
+                gone[0 if truth else 1] = self.is_gone(*self.side(f, cond, truth, run))
+
+            return inner
+
+        ahead = self.proof_ahead(f)
+        ones = self.prints_on(f, follow(True, yes))
+        if not ones and ahead is None:
+            return None
+        twos = self.prints_on(f, follow(False, no))
+        return self.choose_side(f, cond, (ones, twos), (gone[0], gone[1]), ahead)
+
+    def decide_by_log(
+        self, f: Frame, cond: Value, narrow: Callable[..., None], truth: bool | None, spans: Sequence[tuple[int, int]]
+    ) -> bool | None:
+        """How a test came out by the trail's line or a proven statement on one of its sides; else as evaluated."""
+        for side, (first, last) in zip((True, False), spans, strict=True):
+            if f.pin and first <= f.pin <= last and truth is not side:
+                self.observe(f, cond, narrow, side, truth)
+                return side
+        if truth is None and f.proven:
+            truth = self.decide_by_proof(f, cond, spans)
+            if truth is not None:
+                narrow(self, f, truth)
+        return truth
 
     def suppose(self, cond: Value, truth: bool) -> None:
         text = cond.text if isinstance(cond, Unknown) else show(cond)

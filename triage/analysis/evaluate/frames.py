@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from triage.analysis.evaluate.heap import Diff, Heap
 from triage.analysis.evaluate.signals import Signal
@@ -36,6 +37,7 @@ class Frame:
     # made for every call: what most frames never change stands on the class
     stmt: ast.stmt | None = None
     pin = 0
+    proven: tuple[Any, ...] = ()  # statements of its code that the log proves to have run (`proofs.Proof`)
     more_items = False
     exit_control: frozenset[str] = frozenset()
     globals: frozenset[str] = frozenset()

@@ -92,6 +92,8 @@ def _expression(node: ast.Expr) -> Step:
     value = compile_expression(node.value)
 
     def run(w: Machine, f: Frame) -> Signal | None:
+        if f.proven:
+            w.mark_printed(f, node)
         saved, w.reads = w.reads, set()
         try:
             value(w, f)
@@ -193,11 +195,8 @@ def _if(node: ast.If) -> Step:
         finally:
             w.reads = saved
         truth = value if value is True or value is False else w.truth(value)
-        if f.pin:
-            for side, (first, last) in zip((True, False), spans, strict=True):
-                if first <= f.pin <= last and truth is not side:
-                    w.observe(f, value, narrow, side, truth)
-                    truth = side
+        if f.pin or f.proven:
+            truth = w.decide_by_log(f, value, narrow, truth, spans)
         before = w.enter_guard(reads)
         if exits:
             f.exit_control |= reads

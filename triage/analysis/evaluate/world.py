@@ -49,6 +49,8 @@ class World(Control):
         frame.first_argument = args[0] if args else None
         if self.trail:
             self.match_trail(frame, code.line, code.end)
+        if self.proofs:
+            self.find_proven(frame, code.node)
         self.stack.append(frame)
         saved_reads, saved_at = self.reads, self.trail_at
         entry, started = len(self.heap.journal), self.steps
