@@ -56,6 +56,10 @@ def find_command(name: str) -> Callable[[Namespace], int]:
             from triage.cli.offline import replay_capture
 
             return replay_capture
+        case "check":
+            from triage.cli.check import check_launch
+
+            return check_launch
         case "report":
             from triage.cli.offline import report_session
 

@@ -26,6 +26,8 @@ from triage.report.plain import show_line
 if TYPE_CHECKING:
     from triage.loop.run import Decide, Diagnose
 
+NO_LOG = "/dev/null"
+
 
 @dataclass(frozen=True)
 class Target:
@@ -38,13 +40,17 @@ class Target:
 
 
 @contextmanager
-def open_target(args: Namespace, reads: bool = True) -> Iterator[Target]:
-    """Connect and name the service and, where `reads`, its engine. Raises UsageError, HostError, ServiceError."""
+def open_target(args: Namespace, reads: bool = True, needs_log: bool = True) -> Iterator[Target]:
+    """Connect and name the service and, where `reads`, its engine. Without `needs_log` a command's log is never read.
+
+    Raises UsageError, HostError, ServiceError.
+    """
     from triage.hosts import open_host
     from triage.services import CommandService, SystemdService
 
-    check_target(args)
-    options = ["--host", args.host, *(("--unit", args.unit) if args.unit else ("--command", args.command, "--log", args.log))]
+    check_target(args, needs_log)
+    log = args.log or NO_LOG
+    options = ["--host", args.host, *(("--unit", args.unit) if args.unit else ("--command", args.command, "--log", log))]
     if args.user_unit:
         options.append("--user-unit")
     host = open_host(args.host, ssh_config=name_file(args.ssh_config), known_hosts=name_file(args.known_hosts))
@@ -57,7 +63,7 @@ def open_target(args: Namespace, reads: bool = True) -> Iterator[Target]:
         else:
             env, argv = split_words(args.command)
             engine = ProfileEngine(find_engine(argv)[0])
-            service = CommandService(host, argv, args.log, env, args.cwd, engine.profile.secret, split=engine.split_command)
+            service = CommandService(host, argv, log, env, args.cwd, engine.profile.secret, split=engine.split_command)
         yield Target(host, service, engine, shlex.join(options))
     finally:
         host.close()
@@ -71,11 +77,11 @@ def find_engine_of(service: Service) -> EngineProfile:
         return load_profile(DEFAULT_ENGINE)
 
 
-def check_target(args: Namespace) -> None:
-    """Raises UsageError unless exactly one of --unit and --command (with --log) is given."""
+def check_target(args: Namespace, needs_log: bool = True) -> None:
+    """Raises UsageError unless exactly one of --unit and --command (where `needs_log`, with --log) is given."""
     if bool(args.unit) == bool(args.command):
-        raise UsageError("name the server: --unit U, or --command ARGV with --log PATH")
-    if args.command and not args.log:
+        raise UsageError("name the server: --unit U, or --command ARGV" + (" with --log PATH" if needs_log else ""))
+    if args.command and not args.log and needs_log:
         raise UsageError("--command needs --log, the file on the host that its output goes to")
     if args.unit and (args.log or args.cwd):
         raise UsageError("--log and --cwd belong to --command: a unit has a journal and a folder of its own")

@@ -7,6 +7,7 @@ from triage.model import OutcomeName
 EXIT: dict[OutcomeName, int] = {
     "patch": 0,
     "passes": 0,
+    "unknown": 0,
     "healthy": 0,
     "fixed": 0,
     "no_patch": 1,

@@ -11,8 +11,9 @@ FORMAT_NAMES = ("text", "md", "html", "json")
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 EXIT_CODES = """\
-exit codes: 0 healthy, fixed, or (replay) a patch proposed; 1 diagnosed but not fixed; 2 wrong usage, or the host
-cannot be reached or read; 3 the log holds no failure that can be diagnosed; 4 out of budget; 130 interrupted
+exit codes: 0 healthy, fixed, a patch proposed (replay), or nothing surely fails (check); 1 diagnosed but not fixed, or
+the launch would fail (check); 2 wrong usage, or the host cannot be reached or read; 3 the log holds no failure that can
+be diagnosed; 4 out of budget; 130 interrupted
 """
 
 
@@ -29,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_capture(commands)
     _add_replay(commands)
+    _add_check(commands)
     _add_report(commands)
     _add_undo(commands)
     _add_demo(commands)
@@ -116,6 +118,12 @@ def _add_replay(commands: Commands) -> None:  # type: ignore[valid-type]
         commands, "replay", "the same diagnosis offline, from a capture directory or a bare log; no host is touched"
     )
     parser.add_argument("what", metavar="DIR|LOG", help="a capture directory, a log file, or - for a log on standard input")
+    _add_given(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_given(parser: argparse.ArgumentParser) -> None:
+    """What is laid over a capture."""
     parser.add_argument(
         "--source", metavar="TREE", help="a folder that holds the package (site-packages, an unpacked wheel), or a wheel"
     )
@@ -123,6 +131,19 @@ def _add_replay(commands: Commands) -> None:  # type: ignore[valid-type]
     parser.add_argument("--env", action="append", type=parse_pair, default=[], metavar="K=V", help="a variable of the launch")
     parser.add_argument("--fact", action="append", type=parse_pair, default=[], metavar="NAME=VALUE", help="a fact of the host")
     parser.add_argument("--model-config", metavar="FILE", help="the model's config.json")
+
+
+def _add_check(commands: Commands) -> None:  # type: ignore[valid-type]
+    parser = _add_command(
+        commands,
+        "check",
+        "before the first launch: everything that would fail, in order, each with what gets past it",
+        "Of a unit on a host, of --source TREE with --launch ARGV, or of a capture directory. Changes nothing. "
+        "Exit code 0: nothing surely fails; 1: the launch would fail.",
+    )
+    parser.add_argument("what", metavar="DIR", nargs="?", help="a capture directory; its log is not read")
+    _add_target(parser)
+    _add_given(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

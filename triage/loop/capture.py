@@ -21,7 +21,7 @@ from triage.model import CaptureMeta, Command, Facts, Launch, ModelConfig, Servi
 from triage.protocols import Capture, Engine, EngineInstall, Host, Observer, Service, SourceTree
 from triage.redact import mask_args, mask_env, mask_text
 
-__all__ = ["capture_run", "fetch_source", "load_capture", "read_launch", "save_capture"]
+__all__ = ["capture_launch", "capture_run", "fetch_source", "load_capture", "read_launch", "save_capture"]
 
 T = TypeVar("T")
 
@@ -56,6 +56,15 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     Raises ServiceError (no such service, no access to its log), EngineError (it does not start this engine, or its
     Python has no such package), HostError. What is merely missing (facts, a model's config) becomes a note.
     """
+    return _capture(host, service, engine, observer, run, reads_log=True)
+
+
+def capture_launch(host: Host, service: Service, engine: Engine, observer: Observer) -> Capture:
+    """As capture_run, of what the service would start next: its log stays unread and empty, it need not have run yet."""
+    return _capture(host, service, engine, observer, None, reads_log=False)
+
+
+def _capture(host: Host, service: Service, engine: Engine, observer: Observer, run: str | None, *, reads_log: bool) -> Capture:
     begun = time.monotonic()
     notes: list[str] = []
 
@@ -72,10 +81,13 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     step("reading the service")
     state = service.read_state()
     launch = read_launch(service, engine)
-    step("reading the log")
-    chunk = service.read_log(run=run or state.run)
-    if chunk.cut:
-        notes.append("earlier messages of this run were left out (size limit)")
+    log = b""
+    if reads_log:
+        step("reading the log")
+        chunk = service.read_log(run=run or state.run)
+        log = chunk.data
+        if chunk.cut:
+            notes.append("earlier messages of this run were left out (size limit)")
     step("looking for the engine")
     install = engine.locate(host, launch)
     step("reading facts")
@@ -87,7 +99,7 @@ def capture_run(host: Host, service: Service, engine: Engine, observer: Observer
     secrets = service.read_secrets()
     meta = _describe(host, service, engine, install, replace(state, run=run or state.run), tuple(notes))
     masked = tuple(replace(m, path=clean(m.path), text=mask_text(m.text, secrets)) for m in models)
-    return Capture(meta, _mask_launch(launch, engine), facts, mask_text(chunk.data, secrets), source, masked)
+    return Capture(meta, _mask_launch(launch, engine), facts, mask_text(log, secrets), source, masked)
 
 
 def read_launch(service: Service, engine: Engine) -> Launch:
