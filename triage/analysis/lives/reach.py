@@ -171,9 +171,9 @@ class Reach:
             if isinstance(beside, ast.Name | ast.Attribute) and not is_args(beside, f.args):
                 found_beside = self.sources.define(f.source, beside, f.local)
                 methods = [found_beside] if isinstance(found_beside, Definition) else []
-                if found_beside is None and isinstance(beside, ast.Attribute) and beside.attr.islower():
-                    if not is_args(beside.value, f.args):
-                        methods = list(self.unbound_methods(f, beside))
+                unbound = found_beside is None and isinstance(beside, ast.Attribute) and beside.attr.islower()
+                if unbound and isinstance(beside, ast.Attribute) and not is_args(beside.value, f.args):
+                    methods = list(self.unbound_methods(f, beside))
                 for method in methods:
                     self.enter(f, node, method, parameters_at(method, [0], []), depth)
 

@@ -7,16 +7,15 @@ statement writes any field.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from triage.analysis.lives.names import Names, display_keys, keys_of, names_in, text_of
 from triage.analysis.lives.reach import Reach, Reached, is_args, walk_in_order
 from triage.analysis.lives.sources import Source, Sources, last_name
 from triage.analysis.source import FunctionNode
 
 _CHANGERS = frozenset({"append", "extend", "insert", "update", "setdefault", "add", "discard", "remove", "pop", "clear"})
-_MAX_NAMES = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +57,8 @@ def find_setters(reach: Reach, declares: tuple[str, ...]) -> Setters:
 def _loops_over(f: Reached, target: ast.expr, name: str) -> bool:
     if not isinstance(target, ast.Name):
         return False
-    loops = (n for n in f.nodes if isinstance(n, ast.For) and target.id in _names_in(n.target))
-    return any(name in _names_in(loop.iter) for loop in loops)
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    loops = (n for n in f.nodes if isinstance(n, ast.For) and target.id in names_in(n.target))
+    return any(name in names_in(loop.iter) for loop in loops)
 
 
 def setattr_name(node: ast.Call, f: Reached) -> ast.expr | None:
@@ -106,7 +101,7 @@ def find_constants(source: Source, fields: frozenset[str]) -> Iterator[WriteSite
     for statement in source.module.tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Dict):
             for value in statement.value.values:
-                keys = _keys(value) if isinstance(value, ast.Dict) else None
+                keys = keys_of(value) if isinstance(value, ast.Dict) else None
                 if keys and isinstance(value, ast.Dict) and set(keys) <= fields:
                     for name, given in keys.items():
                         yield WriteSite(name, _at(statement, given), "constant of the module", given)
@@ -119,40 +114,38 @@ def _at(statement: ast.stmt, value: ast.expr) -> ast.stmt:
     )
 
 
-class _Writes:
+class _Writes(Names):
     def __init__(self, f: Reached, setters: Setters, sources: Sources, fields: frozenset[str]) -> None:
-        self.f = f
+        super().__init__(f, sources, fields)
         self.setters = setters
-        self.sources = sources
-        self.fields = fields
         self.handed = self.handed_on()
 
-    def handed_on(self) -> frozenset[str]:
-        """Locals that leave as settings: returned, given as `**x`, or given beside the args object; keys that are fields."""
+    def handed_on(self) -> dict[str, set[str]]:
+        """Locals that leave as settings, with their keys: returned, given as `**x`, or given beside the args object."""
         out: set[str] = set()
         keys: dict[str, set[str]] = {}
         for node in self.f.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
-                out |= _names_in(node.value)
+                out |= names_in(node.value)
             elif isinstance(node, ast.Call):
                 out |= {k.value.id for k in node.keywords if k.arg is None and isinstance(k.value, ast.Name)}
                 if any(is_args(a, self.f.args) for a in node.args):
                     out |= {a.id for a in node.args if isinstance(a, ast.Name)}
             elif isinstance(node, ast.For):
-                out |= _names_in(node.iter)
+                out |= names_in(node.iter)
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
-                        keys.setdefault(target.id, set()).update(_display_keys(node.value))
-                    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and (k := _text(target.slice)):
-                        keys.setdefault(target.value.id, set()).add(k)
+                        keys.setdefault(target.id, set()).update(display_keys(node.value))
+                    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                        keys.setdefault(target.value.id, set()).update(self.names_of(target.slice) or ())
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-                keys.setdefault(node.target.id, set()).update(_display_keys(node.value))
-        return frozenset(name for name in out if name in keys and self.are_fields(keys[name]) is not False)
+                keys.setdefault(node.target.id, set()).update(display_keys(node.value))
+        return {name: keys[name] for name in out if name in keys and self.are_fields(keys[name]) is not False}
 
     def are_fields(self, keys: set[str]) -> bool | None:
         """Whether keys name settings for the most part; None where there are none."""
-        return 2 * len(keys & self.fields) > len(keys) if keys else None
+        return 2 * len(keys & self.fields) >= len(keys) if keys else None
 
     # ------------------------------------------------------------ statements
     def statement(self, node: ast.stmt) -> Iterator[WriteSite]:
@@ -196,11 +189,13 @@ class _Writes:
             else:
                 yield from self.inside(node, target.value, value)
         elif isinstance(target, ast.Subscript):
-            name = _text(target.slice)
-            if isinstance(target.value, ast.Name) and target.value.id in self.handed and name is not None:
-                yield WriteSite(name, node, "dict that is handed on", value)
+            names = self.names_of(target.slice)
+            if isinstance(target.value, ast.Name) and target.value.id in self.handed:
+                for key in names or ():
+                    yield WriteSite(key, node, "dict that is handed on", value)
             elif self.is_namespace(target.value):
-                yield WriteSite(name, node, "attribute dict", value)
+                for held in names or (None,):
+                    yield WriteSite(held, node, "attribute dict", value)
             else:
                 yield from self.inside(node, target.value, value)
 
@@ -246,14 +241,14 @@ class _Writes:
             yield from self.keywords(node, call, "dict that is handed on")
             for argument in call.args[:1]:
                 yield from self.display(node, argument, "dict that is handed on")
-                if name == "setdefault" and (key := _text(argument)) is not None:
+                if name == "setdefault" and (key := text_of(argument)) is not None:
                     yield WriteSite(key, node, "dict that is handed on", call.args[-1])
         elif receiver is not None and name in _CHANGERS:
             if isinstance(receiver, ast.Attribute) and is_args(receiver.value, f.args):
                 yield WriteSite(receiver.attr, node, "change in place", call)
         elif any(is_args(a, f.args) for a in call.args):
             for argument in call.args:
-                if isinstance(argument, ast.Dict) and self.are_fields(_display_keys(argument)):
+                if isinstance(argument, ast.Dict) and self.are_fields(display_keys(argument)):
                     yield from self.display(node, argument, f"{name}()")
 
     def keywords(self, node: ast.stmt, call: ast.Call, how: str) -> Iterator[WriteSite]:
@@ -266,8 +261,11 @@ class _Writes:
                 names = self.key_names(keyword.value)
                 for one in names if names is not None else (None,):
                     yield WriteSite(one, node, how, keyword.value)
-            elif not self.has_known_keys(keyword.value.id):
-                yield WriteSite(None, node, how, keyword.value)
+            else:
+                for one in sorted(self.handed[keyword.value.id]):
+                    yield WriteSite(one, node, how, keyword.value)
+                if not self.has_known_keys(keyword.value.id):
+                    yield WriteSite(None, node, how, keyword.value)
 
     def has_known_keys(self, name: str) -> bool:
         """Whether all that a local holds comes from displays and stores in this function."""
@@ -282,112 +280,7 @@ class _Writes:
     def display(self, node: ast.stmt, value: ast.expr, how: str) -> Iterator[WriteSite]:
         """Dict displays in a value whose keys are settings."""
         for inner in [value, *walk_in_order(value)]:
-            keys = _keys(inner)
+            keys = keys_of(inner)
             if keys and self.are_fields(set(keys)):
                 for name, given in keys.items():
                     yield WriteSite(name, node, how, given)
-
-    # ------------------------------------------------------------ names
-    def names_of(self, node: ast.expr, hops: int = 4) -> tuple[str, ...] | None:
-        """The texts that an expression can be: () for texts that are no field; None where it is not known."""
-        if isinstance(node, ast.Constant):
-            return (node.value,) if isinstance(node.value, str) else None
-        if isinstance(node, ast.IfExp):
-            sides = self.names_of(node.body, hops), self.names_of(node.orelse, hops)
-            return (*sides[0], *sides[1]) if sides[0] is not None and sides[1] is not None else None
-        if isinstance(node, ast.JoinedStr):
-            parts = [re.escape(str(v.value)) if isinstance(v, ast.Constant) else r"\w*" for v in node.values]
-            return tuple(sorted(n for n in self.fields if re.fullmatch("".join(parts), n))) or None
-        if isinstance(node, ast.Name) and hops:
-            out: list[str] = []
-            for value in self.bound(node.id) or [c for c in [self.constant(node.id)] if c is not None]:
-                names = self.names_of(value, hops - 1)
-                if names is None:
-                    return None
-                out += names
-            for target, iterable in self.loops():
-                if node.id in _names_in(target):
-                    at = (
-                        [i for i, t in enumerate(target.elts) if node.id in _names_in(t)]
-                        if isinstance(target, ast.Tuple)
-                        else None
-                    )
-                    members = self.members(iterable, at[0] if at else None, hops - 1)
-                    if members is None:
-                        return None
-                    out += members
-            return tuple(dict.fromkeys(out))[:_MAX_NAMES] or None
-        return None
-
-    def members(self, node: ast.expr, at: int | None, hops: int) -> list[str] | None:
-        """The texts that a loop over an expression takes; `at` is the place in each of its tuples."""
-        if isinstance(node, ast.Call) and last_name(node.func) in ("items", "keys") and isinstance(node.func, ast.Attribute):
-            inner = self.follow(node.func.value, hops)
-            return list(_keys(inner) or ()) or None if inner is not None and not at else None
-        if isinstance(node, ast.Call) and last_name(node.func) in ("list", "tuple", "sorted", "set", "reversed") and node.args:
-            return self.members(node.args[0], at, hops)
-        if isinstance(node, ast.Call) and last_name(node.func) == "zip" and at is not None and at < len(node.args):
-            return self.members(node.args[at], None, hops)
-        found = self.follow(node, hops)
-        if isinstance(found, ast.Dict) and at is None:
-            return list(_keys(found) or ()) or None
-        if not isinstance(found, ast.Tuple | ast.List | ast.Set):
-            return None
-        out: list[str] = []
-        for one in found.elts:
-            if at is not None:
-                if not isinstance(one, ast.Tuple | ast.List) or at >= len(one.elts):
-                    return None
-                one = one.elts[at]
-            names = self.names_of(one, hops)
-            if names is None:
-                return None
-            out += names
-        return out
-
-    def follow(self, node: ast.expr, hops: int) -> ast.expr | None:
-        """The display behind a name, where one binding gives it."""
-        if isinstance(node, ast.Name) and hops > 0:
-            values = self.bound(node.id)
-            if len(values) == 1:
-                return self.follow(values[0], hops - 1)
-            constant = self.constant(node.id) if not values else None
-            return self.follow(constant, hops - 1) if constant is not None else None
-        return None if isinstance(node, ast.Name) else node
-
-    def bound(self, name: str) -> list[ast.expr]:
-        out: list[ast.expr] = []
-        for node in self.f.nodes:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-            if value is not None and any(isinstance(t, ast.Name) and t.id == name for t in targets):
-                out.append(value)
-        return out
-
-    def loops(self) -> Iterator[tuple[ast.expr, ast.expr]]:
-        return ((n.target, n.iter) for n in self.f.nodes if isinstance(n, ast.For | ast.comprehension))
-
-    def constant(self, name: str) -> ast.expr | None:
-        where = self.sources.resolve(self.f.source, name, self.f.local)
-        return where[0].constants.get(where[1]) if where is not None else None
-
-
-def _text(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def _keys(node: ast.AST) -> dict[str, ast.expr] | None:
-    """The literal keys of a dict display or of `dict(x=...)`, with their values."""
-    if isinstance(node, ast.Dict):
-        return {
-            k.value: v
-            for k, v in zip(node.keys, node.values, strict=True)
-            if isinstance(k, ast.Constant) and isinstance(k.value, str)
-        }
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-        return {k.arg: k.value for k in node.keywords if k.arg is not None}
-    return None
-
-
-def _display_keys(node: ast.expr) -> set[str]:
-    return set(_keys(node) or ())
