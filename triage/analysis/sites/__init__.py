@@ -14,9 +14,10 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from triage.analysis.conditions import Part
+from triage.analysis.guards import Culprit
 from triage.analysis.sites.frames import PLACE, Frame, Node, Step, steps_of
 from triage.analysis.sites.index import FunctionInfo, Index, ModuleIndex
 from triage.analysis.sites.statements import Walk
@@ -41,15 +42,42 @@ class Survey:
     lost: tuple[tuple[Location, str], ...] = ()  # calls that take the args object and of which the function was not found
 
 
+@dataclass(frozen=True)
+class Watch:
+    """A statement that may raise though it is no raise and no assert."""
+
+    file: str
+    line: int
+    culprit: Culprit = field(default_factory=Culprit)
+
+
 def find_conditions(tree: SourceTree, profile: EngineProfile) -> tuple[SiteCondition, ...]:
     """The condition of every raise and assert that the walk from the profile's stages comes to."""
     return tuple(c for c in survey_sites(tree, profile).conditions if c.ways)
 
 
-def survey_sites(tree: SourceTree, profile: EngineProfile) -> Survey:
-    """As find_conditions, with the sites that were not reached, and the files that make the validation code."""
+def find_condition(
+    tree: SourceTree, profile: EngineProfile, file: str, line: int, culprit: Culprit | None = None
+) -> SiteCondition | None:
+    """The condition of the statement at a line, whatever it is; None where the walk does not come to it.
+
+    `culprit` tells what it raised: then the tests inside the failing expression count as well. Helpers of the file are
+    entered also where they get plain values only.
+    """
+    survey = survey_sites(tree, profile, [Watch(file, line, culprit or Culprit())])
+    spans = [(c.site.location, c) for c in survey.conditions if c.ways and c.site.location.file == file]
+    held = [(((w.end_line or w.line) - w.line), c) for w, c in spans if w.line <= line <= (w.end_line or w.line)]
+    return min(held, key=lambda h: h[0])[1] if held else None
+
+
+def survey_sites(tree: SourceTree, profile: EngineProfile, watched: Sequence[Watch] = ()) -> Survey:
+    """As find_conditions, with the sites that were not reached, and the files that make the validation code. `watched`
+    statements are sites as well."""
     index = Index(tree, profile.package)
     walk = Walk(index, profile.args_class, profile.declares)
+    for place in watched:
+        walk.files.add(place.file)
+        walk.watched.setdefault(place.file, []).append((place.line, place.culprit))
     limit, collecting = sys.getrecursionlimit(), gc.isenabled()
     sys.setrecursionlimit(max(limit, _DEPTH))
     gc.disable()  # nearly all that is made here is kept: collecting would double the time
@@ -218,4 +246,4 @@ def _statements(tree: ast.Module) -> list[tuple[ast.stmt, list[ast.stmt]]]:
     return out
 
 
-__all__ = ["MAX_WAYS", "Atom", "Survey", "find_conditions", "survey_sites"]
+__all__ = ["MAX_WAYS", "Culprit", "Survey", "Watch", "find_condition", "find_conditions", "survey_sites"]

@@ -13,6 +13,7 @@ from triage.analysis.conditions import MODEL_WORDS, dotted, environment_name
 from triage.analysis.sites.expressions import Expressions
 from triage.analysis.sites.frames import Frame, Node, Step
 from triage.analysis.sites.index import ClassInfo, FunctionInfo, Index
+from triage.analysis.sites.names import is_model_config
 from triage.analysis.sites.registries import Member, find_members
 from triage.analysis.sites.values import (
     ANY_FIELD,
@@ -52,6 +53,16 @@ _PLAIN = {"abs", "hash", "ord", "chr", "round", "range", "id", "map", "slice", "
 Key = tuple[FunctionInfo, tuple[tuple[str, Val], ...], Frame | None]
 
 
+def is_expression(info: FunctionInfo) -> bool:
+    """Whether a function only returns an expression."""
+    if isinstance(info.node, ast.Lambda):
+        return True
+    body = [s for s in info.node.body if not isinstance(s, ast.Import | ast.ImportFrom)]
+    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    return len(body) == 1 and isinstance(body[0], ast.Return)
+
+
 class Calls(Expressions):
     def __init__(self, index: Index, args_class: str, declares: Iterable[str]) -> None:
         super().__init__(index, args_class)
@@ -61,6 +72,7 @@ class Calls(Expressions):
         self.depth = 0
         self.quiet = 0  # above 0: values are asked again, and what is called was noted before
         self.lost: list[tuple[str, int, str]] = []  # calls that take the args object and were not resolved
+        self.handed: list[tuple[frozenset[str], Node, Func]] = []
         self.members: dict[Registry, tuple[Member, ...]] = {}
 
     # ------------------------------------------------------------ the call expression
@@ -130,6 +142,7 @@ class Calls(Expressions):
         for thing in sorted(target.things, key=lambda t: type(t).__name__):
             out.append(self.apply_thing(thing, target, args, named_args, rest, given, f, name))
         if not out:
+            self.hand_on(target, [*args, *named_args.values()], given, f)
             if any(is_record(v) for v in (*args, *named_args.values())) and f.statement is not None:
                 self.lost.append((f.module.file, f.statement.lineno, name))
             if target.why:
@@ -152,7 +165,9 @@ class Calls(Expressions):
         has_record = any(holds_record(v) for v in (*args, *named_args.values(), *rest))
         if isinstance(thing, Imported):
             if not (has_record or thing.file in self.files):
-                return self.unentered(thing, name, given)
+                base = self.unentered(thing, name, given)
+                inner = self.substituted(thing, args, named_args, rest, f) if "." not in thing.name else NOTHING
+                return base if inner.why else Val(base.reads | inner.reads, base.things, base.why)
             return self.apply(self.resolve(thing, f), args, named_args, rest, f, name)
         if isinstance(thing, Made):
             if not has_record:
@@ -175,6 +190,15 @@ class Calls(Expressions):
         if isinstance(thing, Ext):
             return self.outside(thing.name, args, named_args, given, f)
         return given
+
+    def substituted(self, thing: Imported, args: list[Val], named_args: dict[str, Val], rest: list[Val], f: Frame) -> Val:
+        """What a predicate reads that is one expression."""
+        out: list[Val] = []
+        for one in self.resolve(thing, f).things:
+            if isinstance(one, Func) and is_expression(one.info):
+                spread = union(rest) if rest else NOTHING
+                out.append(plain(self.invoke(one.info, args, named_args, f, spread, None, bool(rest))))
+        return union(out)
 
     @staticmethod
     def unentered(thing: Func | Imported, name: str, given: Val) -> Val:
@@ -219,6 +243,8 @@ class Calls(Expressions):
         own = info is self.args_class
         wraps = has_record and self.member(info, "__getattr__", NOTHING, f) is not None
         made = RECORD if own or wraps else Val(given.reads, frozenset({Inst(info)}), given.why)
+        if is_model_config(info) and not given.why:
+            made = Val(frozenset({Source("model", info.name)}), made.things)  # it tells of the model, whatever it was made from
         for name in ("__init__", "__post_init__"):
             method = info.members.get(name)
             if isinstance(method, FunctionInfo) and (own or has_record or info.module.file in self.files):
@@ -256,6 +282,22 @@ class Calls(Expressions):
         if name in _SILENT or (name in _PLAIN and given.reads):
             return given
         return union([given, named("fact", f"{name}()")])
+
+    def hand_on(self, target: Val, every: list[Val], given: Val, f: Frame) -> None:
+        """Functions and classes with `__call__` that an object from outside is given may be called by its later methods."""
+        key = frozenset(s.name for s in target.reads if s.kind == "fact")
+        for value in every:
+            for thing in value.things:
+                info = thing.info if isinstance(thing, Func) else None
+                if isinstance(thing, Cls):
+                    method = thing.info.members.get("__call__")
+                    info = method if isinstance(method, FunctionInfo) else None
+                if info is not None and info.module.file in self.files:
+                    own = Val(given.reads, frozenset({Inst(thing.info)})) if isinstance(thing, Cls) else None
+                    self.handed.append((key, f.node, Func(info, own)))
+        for names, node, func in self.handed:
+            if node is not f.node and names & key:
+                self.invoke(func.info, [func.bound] if func.bound is not None else [], {}, f, given, func.closure, True)
 
     # ------------------------------------------------------------ registries
     def dispatch(self, registry: Registry, args: list[Val], named_args: dict[str, Val], given: Val, f: Frame) -> Val:

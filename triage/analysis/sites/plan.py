@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from triage.analysis.conditions import Part, parse_test, split_test
 from triage.analysis.flow import always_exits
-from triage.analysis.guards import GuardKind, GuardWalk
+from triage.analysis.guards import Culprit, GuardKind, GuardWalk
 from triage.analysis.source import child_blocks
 from triage.model import Guard
 
@@ -94,6 +94,13 @@ class Planner:
             walk.test(node.test, False, "assert", "raise")
             self.kept[key] = self.collect(walk)
         return self.kept[key]
+
+    def inside(self, node: ast.stmt, line: int, culprit: Culprit) -> list[Planned]:
+        """The guards inside the expression of a statement that failed."""
+        walk = DeepWalk(self.lines, self.file)
+        walk.expression(node, line, culprit)
+        walk.nodes = [None] * len(walk.out)
+        return self.collect(walk)
 
     def side(self, test: ast.expr, came_out: bool, kind: GuardKind) -> list[Planned]:
         """The guard of a later side of `and`, `or`, `x if test else y`."""

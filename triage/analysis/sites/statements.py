@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from triage.analysis.flow import breaks_out
-from triage.analysis.guards import GuardKind
+from triage.analysis.guards import Culprit, GuardKind
 from triage.analysis.sites.calls import Calls
 from triage.analysis.sites.expressions import Expressions
 from triage.analysis.sites.frames import Frame, Node, Step, merge
 from triage.analysis.sites.index import FunctionInfo, Index, imports_of, index_block
 from triage.analysis.sites.plan import Planned, Planner
 from triage.analysis.sites.values import NOTHING, Cls, Coll, Func, Val, element, holds_record, named, opaque, plain, union
+from triage.analysis.source import child_blocks, first_line
 
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Delete, ast.Pass)
 _GROWING = {"append", "add", "extend", "insert", "update", "discard", "remove", "setdefault"}
@@ -25,6 +26,7 @@ class Walk(Calls):
         super().__init__(index, args_class, declares)
         self.planners: dict[str, Planner] = {}
         self.calling: dict[int, bool] = {}
+        self.watched: dict[str, list[tuple[int, Culprit]]] = {}  # file -> lines of other statements whose sites are wanted
 
     def planner(self, f: Frame) -> Planner:
         file = f.module.file
@@ -77,6 +79,8 @@ class Walk(Calls):
         for statement in block:
             f.statement = statement
             before = f.path
+            if f.module.file in self.watched:
+                self.watch(statement, f)
             if self.statement(statement, f):
                 return True
             f.path = before
@@ -84,6 +88,18 @@ class Walk(Calls):
                 f.statement = statement
                 self.push(self.planner(f).passed(statement), f)
         return False
+
+    def watch(self, node: ast.stmt, f: Frame) -> None:
+        """Note a statement one of whose own expressions may raise, with the tests inside it."""
+        inner = [s for block in child_blocks(node) for s in block]
+        for line, culprit in self.watched[f.module.file]:
+            here = node.lineno <= line <= (node.end_lineno or node.lineno)
+            deeper = any(first_line(s) <= line <= (s.end_lineno or s.lineno) for s in inner)
+            if here and not deeper and not isinstance(node, ast.Raise | ast.Assert | ast.FunctionDef | ast.ClassDef):
+                before = f.path
+                self.push(self.planner(f).inside(node, line, culprit), f)
+                f.node.sites.append((node, f.path))
+                f.path = before
 
     def statement(self, node: ast.stmt, f: Frame) -> bool:
         match node:
