@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from triage.analysis.flags import Options
@@ -15,7 +17,7 @@ from triage.analysis.lives.writes import WriteSite, find_constants, find_setters
 from triage.model import LifeEvent, SettingLife, Unknown
 from triage.protocols import EngineProfile, SourceTree
 
-__all__ = ["find_life"]
+__all__ = ["Lives", "find_life"]
 
 Told = list[tuple[Key, LifeEvent]]
 
@@ -25,53 +27,75 @@ def find_life(tree: SourceTree, profile: EngineProfile, options: Options, name: 
 
     Reads the tree only. What could not be read is an Unknown of the result; never raises for what stands in the tree.
     """
+    return Lives(tree, profile, options).find(name)
+
+
+class Lives:
+    """What the lives of all settings of one source share: the functions on the way and the setters among them."""
+
+    def __init__(self, tree: SourceTree, profile: EngineProfile, options: Options) -> None:
+        self.profile = profile
+        self.options = options
+        with _uncollected():
+            self.sources = Sources(tree, profile.package)
+            self.reach = Reach(self.sources, profile)
+
+    def find(self, name: str) -> SettingLife:
+        """As find_life."""
+        with _uncollected():
+            return self._find(name)
+
+    def _find(self, name: str) -> SettingLife:
+        sources, reach, options = self.sources, self.reach, self.options
+        reach.enter_registered(name)
+        fields = frozenset(options.by_field) | {name}
+        declaration = find_declaration(sources, self.profile, options, name)
+        defaults = {flag.default for flag in declaration.flags if flag.default is not None}
+        telling = Telling(reach, name, options.flag_of(), frozenset(defaults | {"None"}))
+        setters = find_setters(reach, self.profile.declares)
+        telling.helpers = _helpers(reach, name)
+        writes: Told = []
+        checks: Told = []
+        decisions: Told = []
+        any_field: Told = []
+        reads = 0
+        for f in reach.functions():
+            text = _text(f)
+            if "setattr" in text or "**" in text:
+                any_field += [telling.any_field(f, s) for s in find_writes(f, setters, sources, fields) if s.field is None]
+            if not telling.words.search(text) and not _names_parts(f, text):
+                continue
+            sites = list(find_writes(f, setters, sources, fields))
+            writes += [telling.write(f, s) for s in sites if s.field == name]
+            checks += telling.checks(f)
+            decisions += _decisions(telling, f, sites, name, fields)
+            reads += sum(
+                1 for n in f.nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and telling.is_it(n, f)
+            )
+        writes += _constants(telling, reach, name, fields)
+        return SettingLife(
+            name,
+            declaration,
+            _ordered(writes),
+            _ordered(checks),
+            _ordered(decisions),
+            _ordered(any_field),
+            reads,
+            tuple(sorted({e.location.file for _, e in [*writes, *checks, *decisions]})),
+            unknowns=_unknowns(reach, sources, self.profile),
+        )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nearly all that is made here is kept: collecting would double the time."""
     collecting = gc.isenabled()
-    gc.disable()  # nearly all that is made here is kept: collecting would double the time
+    gc.disable()
     try:
-        return _find_life(tree, profile, options, name)
+        yield
     finally:
         if collecting:
             gc.enable()
-
-
-def _find_life(tree: SourceTree, profile: EngineProfile, options: Options, name: str) -> SettingLife:
-    sources = Sources(tree, profile.package)
-    reach = Reach(sources, profile)
-    reach.enter_registered(name)
-    fields = frozenset(options.by_field) | {name}
-    declaration = find_declaration(sources, profile, options, name)
-    defaults = {flag.default for flag in declaration.flags if flag.default is not None}
-    telling = Telling(reach, name, options.flag_of(), frozenset(defaults | {"None"}))
-    setters = find_setters(reach, profile.declares)
-    telling.helpers = _helpers(reach, name)
-    writes: Told = []
-    checks: Told = []
-    decisions: Told = []
-    any_field: Told = []
-    reads = 0
-    for f in reach.functions():
-        text = _text(f)
-        if "setattr" in text or "**" in text:
-            any_field += [telling.any_field(f, s) for s in find_writes(f, setters, sources, fields) if s.field is None]
-        if not telling.words.search(text) and not _names_parts(f, text):
-            continue
-        sites = list(find_writes(f, setters, sources, fields))
-        writes += [telling.write(f, s) for s in sites if s.field == name]
-        checks += telling.checks(f)
-        decisions += _decisions(telling, f, sites, name, fields)
-        reads += sum(1 for n in f.nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and telling.is_it(n, f))
-    writes += _constants(telling, reach, name, fields)
-    return SettingLife(
-        name,
-        declaration,
-        _ordered(writes),
-        _ordered(checks),
-        _ordered(decisions),
-        _ordered(any_field),
-        reads,
-        tuple(sorted({e.location.file for _, e in [*writes, *checks, *decisions]})),
-        unknowns=_unknowns(reach, sources, profile),
-    )
 
 
 def _text(f: Reached) -> str:

@@ -130,10 +130,22 @@ class Telling:
         return isinstance(node, ast.Attribute) and node.attr == self.name and is_args(node.value, f.args)
 
     def rules_out(self, guard: Guard, scope: Scope, culprit: Culprit) -> bool:
-        """Whether a guard says of the setting that it is neither None nor zero."""
-        if not self.reads(guard.text, scope):
+        """Whether a guard says that the setting is not None, or not zero, where that would raise."""
+        zero = culprit.exception == "ZeroDivisionError"
+        return any(self.is_set(atom, atom.holds == guard.came_out, zero) for atom in self.decided(guard, scope))
+
+    def is_set(self, atom: Atom, holds: bool, zero: bool) -> bool:
+        if not any(r.kind == "setting" and r.name == self.name for r in atom.reads):
             return False
-        return not self.means_unset(guard, scope) or culprit.exception == "ZeroDivisionError"
+        if atom.kind == "truth":
+            return holds
+        other = atom.operands[1] if len(atom.operands) == 2 else ""
+        if atom.operator in ("is", "==", "is not", "!="):
+            equal = holds == (atom.operator in ("is", "=="))
+            if other == "None":
+                return not equal and not zero
+            return (not equal and zero) if other == "0" else equal
+        return atom.operator in ("<", "<=", ">", ">=") or (atom.operator == "in" and holds)
 
     # ------------------------------------------------------------ what a text says
     def reads(self, text: str, scope: Scope) -> bool:
@@ -146,13 +158,15 @@ class Telling:
 
     def means_unset(self, guard: Guard, scope: Scope) -> bool:
         """Whether a guard says that nobody has decided the setting yet."""
+        return any(self.is_unset(atom, atom.holds == guard.came_out) for atom in self.decided(guard, scope))
+
+    def decided(self, guard: Guard, scope: Scope) -> tuple[Atom, ...]:
+        """The atoms of a guard that all came out by themselves: of a true `and`, of a false `or`, of a single test."""
         if not self.words.search(guard.text) and not scope.values:
-            return False
+            return ()
         made = atoms(guard.text, scope)
-        joined = len(made) > 1
-        if joined and ((" or " in guard.text) == guard.came_out and " or " in guard.text):
-            return False
-        return any(self.is_unset(a, a.holds == guard.came_out) for a in made)
+        other = " or " if guard.came_out else " and "
+        return made if len(made) == 1 or other not in guard.text else ()
 
     def is_unset(self, atom: Atom, holds: bool) -> bool:
         mine = [r for r in atom.reads if r.kind == "setting" and r.name == self.name]
