@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from triage.cli.console import write_progress
-from triage.cli.parser import build_parser
+from triage.cli.parser import build_parser, place_flag
 from triage.errors import TriageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ AFTER_INTERRUPT = {"undo": "run the same command again to finish"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Whatever happens, stderr gets one line and never a traceback of ours."""
     try:
-        args = build_parser().parse_args(argv)
+        args = build_parser().parse_args(place_flag(sys.argv[1:] if argv is None else argv))
     except SystemExit as done:  # argparse has printed its usage or its help
         return done.code if isinstance(done.code, int) else 2
     if args.name in ENDS_AT_ONCE:
@@ -60,6 +60,10 @@ def find_command(name: str) -> Callable[[Namespace], int]:
             from triage.cli.check import check_launch
 
             return check_launch
+        case "explain":
+            from triage.cli.explain import explain_field
+
+            return explain_field
         case "report":
             from triage.cli.offline import report_session
 

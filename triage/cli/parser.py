@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 
 from triage import __version__
 
 FORMAT_NAMES = ("text", "md", "html", "json")
+EXPLAIN_OPTIONS = (
+    "--help",
+    "--host",
+    "--unit",
+    "--user-unit",
+    "--command",
+    "--log",
+    "--cwd",
+    "--ssh-config",
+    "--known-hosts",
+    "--source",
+    "--launch",
+    "--env",
+    "--fact",
+    "--model-config",
+    "--json",
+)
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 EXIT_CODES = """\
@@ -31,10 +49,20 @@ def build_parser() -> argparse.ArgumentParser:
     _add_capture(commands)
     _add_replay(commands)
     _add_check(commands)
+    _add_explain(commands)
     _add_report(commands)
     _add_undo(commands)
     _add_demo(commands)
     return parser
+
+
+def place_flag(argv: Sequence[str]) -> list[str]:
+    """The words of `triage explain --flag ...` with the flag, which is the server's and none of ours, where FIELD stands."""
+    words = list(argv)
+    is_flag = len(words) > 1 and words[0] == "explain" and words[1].startswith("--") and words[1] != "--"
+    if is_flag and words[1].partition("=")[0] not in EXPLAIN_OPTIONS:
+        return [words[0], *words[2:], "--", words[1]]
+    return words
 
 
 def parse_seconds(text: str) -> float:
@@ -142,6 +170,19 @@ def _add_check(commands: Commands) -> None:  # type: ignore[valid-type]
         "Exit code 0: nothing surely fails; 1: the launch would fail.",
     )
     parser.add_argument("what", metavar="DIR", nargs="?", help="a capture directory; its log is not read")
+    _add_target(parser)
+    _add_given(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_explain(commands: Commands) -> None:  # type: ignore[valid-type]
+    parser = _add_command(
+        commands,
+        "explain",
+        "a setting's whole life: declared, defaulted, checked, overwritten",
+        "Of --source TREE or of a unit on a host; with --launch (or the unit's own) also the values of that launch.",
+    )
+    parser.add_argument("field", metavar="FIELD|--flag", help="a setting's name, or its flag")
     _add_target(parser)
     _add_given(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
