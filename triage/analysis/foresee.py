@@ -107,9 +107,9 @@ class _Seer:
         self.unknowns: list[Unknown] = []
 
     def tell(self, evaluation: Evaluation) -> Foresight:
-        assumed = bool(evaluation.supposed) and bool(self.pool.assumed)
-        if assumed:
-            self.unknowns += _say_assumed(self.pool.assumed)
+        assumed = self.is_assumed(evaluation)
+        if assumed:  # of the host only, where no test hung on the model
+            self.unknowns += _say_assumed(self.pool.assumed if evaluation.supposed else self.pool.assumed[:1])
         outcome: OutcomeName = "passes"
         links: tuple[Link, ...] = ()
         patches: tuple[Patch, ...] = ()
@@ -136,12 +136,16 @@ class _Seer:
             silent,
             shown,
             self.meta,
-            self.pool.facts,
+            self.capture.facts,
             tuple(m.path for m in self.capture.models),
             self.args,
             evaluation.steps,
             assumed,
         )
+
+    def is_assumed(self, evaluation: Evaluation) -> bool:
+        """Whether what was evaluated holds on the assumed host only."""
+        return bool(evaluation.supposed) or self.capture.facts.device is None
 
     # ------------------------------------------------ patches and the chain
     def find_ways(self) -> tuple[Chain, tuple[Patch, ...], OutcomeName]:
@@ -214,7 +218,7 @@ class _Seer:
         evidence: list[Evidence] = []
         if path.sites:
             evidence.append(Evidence("source", path.sites[-1].text, path.sites[-1].location))
-        how = "would, on the host that is assumed, raise" if self.pool.assumed and link.evaluation.supposed else "surely raises"
+        how = "would, on the host that is assumed, raise" if self.is_assumed(link.evaluation) else "surely raises"
         sure = "evaluating the installed source with this launch"
         evidence.append(Evidence("evaluation", f"{sure} {how} {raised.exception} at {raised.site_text}"))
         cause = Cause("usage" if raised.usage else "argument", text, constraints, tuple(evidence))

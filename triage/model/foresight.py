@@ -44,7 +44,7 @@ class Foresight:
     silent: tuple[SilentChange, ...]  # of the launch as typed, as far as its validation gets
     unknowns: tuple[Unknown, ...]
     meta: CaptureMeta
-    facts: Facts  # as evaluated
+    facts: Facts  # as known; without a device, CUDA was assumed
     models: tuple[str, ...]  # whose config.json was read, as named in the launch
     args: tuple[str, ...]
     statements: int = 0  # of validation that were evaluated for the launch as typed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from triage.model import SCHEMA, Foreseen, Foresight, JsonValue, OutcomeName
 from triage.report.objects import (
@@ -109,20 +110,20 @@ def _show_foreseen(foreseen: Foreseen, alone: bool) -> Iterator[Block]:
 
 
 def _show_alternatives(foresight: Foresight) -> Iterator[Block]:
-    rows = tuple(
-        (describe_patch(p), p.certainty, "; ".join(p.losses)) for p in foresight.patches[1:]
-    )
+    rows = tuple((describe_patch(p), p.certainty, "; ".join(p.losses)) for p in foresight.patches[1:])
     if rows:
         yield Table(("patch", "certainty", "loses or changes silently"), rows)
 
 
 def _show_evaluated(foresight: Foresight) -> Iterator[Block]:
     meta, facts = foresight.meta, foresight.facts
+    if facts.device is None:
+        facts = replace(facts, device="cuda (assumed)")
     known = [f"{name} {getattr(facts, name)}" for name in FACTS if getattr(facts, name) is not None]
     yield Bullets(
         (
             Item("release", f"{meta.engine} {meta.engine_version or 'of an unknown version'}"),
-            Item("host", ", ".join(known) or "nothing is known of it"),
+            Item("host", ", ".join(known)),
             Item("packages installed there", str(len(facts.packages)) if facts.packages else "not known"),
             Item("model config", ", ".join(foresight.models) or "none"),
             Item("statements of the validation", str(foresight.statements)),

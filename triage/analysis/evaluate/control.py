@@ -9,7 +9,7 @@ from functools import partial
 from triage.analysis.evaluate.forks import Forks
 from triage.analysis.evaluate.frames import Frame, Pending
 from triage.analysis.evaluate.signals import Signal, Step
-from triage.analysis.evaluate.values import ABSENT, Class, External, Maybe, TargetRaise, Unknown, Value, show
+from triage.analysis.evaluate.values import ABSENT, Class, External, Maybe, OutOfBudget, TargetRaise, Unknown, Value, show
 
 MAX_CAUGHT = 12  # possible exceptions of one `try` whose handling is followed
 MAX_ROUNDS, MAX_ROUNDS_IN_FORK = 2000, 50  # of a while loop
@@ -68,6 +68,9 @@ class Control(Forks):
                 result = orelse(self, f)
                 break
             if truth is None or rounds > (MAX_ROUNDS if self.heap.depth <= 1 else MAX_ROUNDS_IN_FORK):
+                if truth is not None and self.heap.depth <= 1 and not root.pending:
+                    self.note(f"a loop of more than {MAX_ROUNDS} rounds is not followed to its end")
+                    raise OutOfBudget  # it may never end: what stands behind it is not known to be reached
                 start = len(self.heap.journal)
                 self.fork(
                     f,
