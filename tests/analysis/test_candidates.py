@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 import pytest
@@ -160,8 +159,13 @@ def test_advice_names_flags_with_values_and_variables() -> None:
 
 
 def test_assigned_constants_count_both_ways_of_writing() -> None:
-    tree = ast.parse("self.a = 'x'\nself.a = 'y' if c else 'x'\ndeclare(args, a='x', b=3)\nself.b = True\n")
-    assert assigned_constants(tree) == {"a": {"x": 3, "y": 1}, "b": {3: 1}}
+    text = "self.a = 'x'\nself.a = 'y' if c else 'x'\ndeclare(args, a='x', b=3)\nself.b = True\n"
+    assert assigned_constants(text) == {"a": {"x": 3, "y": 1}, "b": {3: 1}}
+
+
+def test_assigned_constants_are_no_comparisons_and_no_locals() -> None:
+    assert assigned_constants("if self.a == 'x':\n    b = 3\n    c = f(1, self.d == 4)\n") == {}
+    assert assigned_constants("self.a = (\n    'x'\n    if self.b == 2\n    else 'y'\n)\n") == {"a": {"x": 1, "y": 1}}
 
 
 @pytest.mark.parametrize(

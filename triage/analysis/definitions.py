@@ -229,7 +229,7 @@ def _infer(module: Module, tree: SourceTree, use: Use, line: int) -> Location | 
         where = find_definition(tree, module.file, name, line)
         if where is None or where.file in files:
             continue
-        other = read_module(tree, where.file)
+        other = read_module(tree, where.file, where.line)
         if isinstance(other, Unknown):
             continue
         text = "\n".join(other.lines)

@@ -40,7 +40,7 @@ def find_definition(tree: SourceTree, file: str, name: str, line: int | None = N
 
 
 def _define(tree: SourceTree, file: str, head: str, rest: list[str], line: int | None, hops: int) -> Location | None:
-    module = read_module(tree, file)
+    module = read_module(tree, file, line or 0)
     if hops <= 0 or isinstance(module, Unknown):
         return None
     blocks: list[list[ast.stmt]] = [module.tree.body]
@@ -96,7 +96,7 @@ def _inside(tree: SourceTree, file: str, node: ast.stmt, rest: list[str], hops: 
             if isinstance(base, ast.Name | ast.Attribute)
             else None
         )
-        owner = read_module(tree, found.file) if found is not None else None
+        owner = read_module(tree, found.file, found.line) if found is not None else None
         if found is None or owner is None or isinstance(owner, Unknown):
             continue
         classes = (n for n in ast.walk(owner.tree) if isinstance(n, ast.ClassDef) and n.lineno == found.line and n is not node)

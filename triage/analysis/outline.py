@@ -53,17 +53,25 @@ def parse_outline(text: str, otherwise: Callable[[], ast.Module | None] = lambda
     except SyntaxError:
         return _parse(text)
     at = {first + 1: _Later(lines, first, end, otherwise) for first, _start, end in bodies}
-    todo: list[ast.AST] = [tree]
-    while todo:
-        for node in ast.iter_child_nodes(todo.pop()):
-            if isinstance(node, FunctionNode):
-                later = at.pop(node.lineno, None)
-                if later is not None:
-                    node.end_lineno = later.end
-                    setattr(node, _LATER, later)
-            elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
-                todo.append(node)
+    _mark(tree, at)
     return tree if not at else _parse(text)  # what was left out was no function
+
+
+def _mark(node: ast.AST, at: dict[int, _Later]) -> int:
+    """Note at each function what was left out of it, and let what holds it end where it ends: the last line inside."""
+    last = getattr(node, "end_lineno", None) or 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, FunctionNode):
+            later = at.pop(child.lineno, None)
+            if later is not None:
+                child.end_lineno = later.end
+                setattr(child, _LATER, later)
+            last = max(last, child.end_lineno or 0)
+        elif isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            last = max(last, _mark(child, at))
+    if isinstance(node, ast.stmt | ast.ExceptHandler):
+        node.end_lineno = last
+    return last
 
 
 def fill_body(node: ast.AST) -> bool:
@@ -77,6 +85,16 @@ def fill_body(node: ast.AST) -> bool:
     node.body, node.end_lineno, node.end_col_offset = made.body, made.end_lineno, made.end_col_offset
     setattr(node, _YIELDS, any("yield" in line for line in later.lines[later.first : later.end]))
     return True
+
+
+def fill_around(tree: ast.AST, line: int) -> None:
+    """Put the body of the outermost function around a line in its place."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, FunctionNode):
+            if node.lineno <= line <= (node.end_lineno or node.lineno):
+                fill_body(node)
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            fill_around(node, line)
 
 
 def may_yield(node: ast.AST) -> bool:
@@ -203,4 +221,4 @@ def _texts(text: str) -> list[tuple[int, int]] | None:
     return out if opened is None else None
 
 
-__all__ = ["fill_all", "fill_body", "may_yield", "parse_outline"]
+__all__ = ["fill_all", "fill_around", "fill_body", "may_yield", "parse_outline"]

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from triage.analysis.decoding import decode_source
 from triage.analysis.downlevel import rewrite
+from triage.analysis.outline import fill_around, parse_outline
 from triage.model import Unknown
 from triage.protocols import SourceTree
 
@@ -72,6 +73,15 @@ def _parse(text: str, rewriting: bool) -> Parsed:
     return Parsed(_parse_here(older.text), tuple(older.text.split("\n")), older.note)
 
 
+@lru_cache(maxsize=32)
+def _parse_parts(text: str) -> Parsed:
+    """As `_parse`, without the bodies of functions (see `outline`); in syntax newer than the local Python, with them."""
+    try:
+        return Parsed(parse_outline(text, lambda: _parse(text, True).tree), tuple(text.split("\n")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _parse(text, True)
+
+
 def _parse_here(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -94,7 +104,8 @@ def parse_text(text: str) -> ast.Module | None:
 
 
 def read_module(tree: SourceTree, file: str, line: int | None = None) -> Module | Unknown:
-    """Read and parse `file`. Where it does not parse as a whole and `line` is given, only the function around that line."""
+    """Read and parse `file`. With `line`, only the function around that line has its body in the tree; that is also read
+    where the file does not parse as a whole."""
     data = tree.read(file)
     if data is None:
         return Unknown(f"the source of {file}", "it is not in the source tree", "capture it, or give --source")
@@ -102,7 +113,9 @@ def read_module(tree: SourceTree, file: str, line: int | None = None) -> Module 
         return Unknown(f"the source of {file}", f"it has {len(data)} bytes, more than the {MAX_SOURCE} that are read")
     text = decode_source(data)
     try:
-        parsed = _parse(text, True)
+        parsed = _parse(text, True) if line is None else _parse_parts(text)
+        if line is not None:
+            fill_around(parsed.tree, line)
         return Module(file, parsed.lines, parsed.tree, None, parsed.note, tuple(text.split("\n")) if parsed.note else ())
     except _Unreadable as e:
         why = str(e)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from triage.analysis.decoding import decode_source
+from triage.analysis.outline import fill_all
 from triage.analysis.reading import MAX_SOURCE, Module, isolate_function, parse_text, read_module
 from triage.model import MASK, Failure, Frame, Location, Site, Unknown
 from triage.protocols import SourceTree
@@ -220,6 +221,7 @@ def _agrees(frame: Frame, here: str, chain: list[ast.stmt]) -> bool:
 
 def _find_moved(module: Module, frame: Frame) -> list[int]:
     """Lines of the frame's function on which the printed text stands."""
+    fill_all(module.tree)
     name = frame.function.rpartition(".")[2]
     spans = [(first_line(n), n.end_lineno or n.lineno) for n in ast.walk(module.tree) if isinstance(n, _DEFS) and n.name == name]
     if name.startswith("<"):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from triage.analysis.evaluate import Evaluator, Raised, Value
 from triage.analysis.evaluate.values import Module, OutOfBudget, TargetRaise
 from triage.analysis.flags import Option, Options
-from triage.analysis.source import function_chain, read_module, statement_chain
+from triage.analysis.source import MAX_SOURCE, decode_source, function_chain, read_module, statement_chain
 from triage.protocols import SourceTree
 
 Resolve = Callable[[str, ast.expr], Value]
@@ -42,8 +42,9 @@ def read_hints(failure: Raised, tree: SourceTree, options: Options, files: Itera
     message = (failure.message or "")[:MAX_MESSAGE]
     counts: dict[str, dict[Value, int]] = {}
     for file in sorted({*files, *(p.file for p in failure.places)}):
-        module = read_module(tree, file)
-        for name, values in assigned_constants(module.tree).items() if hasattr(module, "tree") else ():
+        data = tree.read(file)
+        text = decode_source(data) if data is not None and len(data) <= MAX_SOURCE else ""
+        for name, values in assigned_constants(text).items():
             for value, times in values.items():
                 known = counts.setdefault(name, {})
                 known[value] = known.get(value, 0) + times
@@ -93,7 +94,7 @@ def read_constants(
     out: dict[str, dict[Value, float]] = {}
     exact: dict[str, frozenset[Value]] = {}
     for place in failure.places[-4:]:
-        module = read_module(tree, place.file)
+        module = read_module(tree, place.file, place.line)
         chain = function_chain(module.tree, place.line) if hasattr(module, "tree") else []
         if not chain or not hasattr(module, "tree"):
             continue
@@ -114,7 +115,7 @@ def read_constants(
 def tested_names(failure: Raised, tree: SourceTree) -> Iterator[str]:
     """Attributes that the failing statement and the tests around it read: settings often keep their name in other objects."""
     for place in failure.places[-1:]:
-        module = read_module(tree, place.file)
+        module = read_module(tree, place.file, place.line)
         for test in _tests_at(module.tree, place.line) if hasattr(module, "tree") else ():
             yield from (n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute))
 
@@ -195,26 +196,24 @@ def _local_lists(function: ast.AST) -> dict[str, ast.expr]:
     return out
 
 
+_CONSTANT = r"""(?:"([^"\\\n]{0,200})"|'([^'\\\n]{0,200})'|(-?\d{1,18})(?![\w.]))"""
+_GIVEN = re.compile(  # `x.name = 1`, `f(name=1)`, and either with `1 if test else 2`
+    rf"(?:\.(\w+)[ ]*=[ ]*(?:\(\s*)?|(?<=[(,\s])(\w+)=){_CONSTANT}(?:\s+if\b[^\"']{{1,200}}?\belse\s+{_CONSTANT})?\s*(?=[,)\n#])"
+)
+
+
 @lru_cache(maxsize=128)
-def assigned_constants(tree: ast.Module) -> Mapping[str, Mapping[Value, int]]:
-    """Attribute or keyword -> texts and numbers that a module gives it, with how often."""
+def assigned_constants(text: str) -> Mapping[str, Mapping[Value, int]]:
+    """Attribute or keyword -> texts and numbers that the text of a module gives it, with how often. Read as text, because
+    these are hints from many files: a constant in a comment does no harm."""
     out: dict[str, dict[Value, int]] = {}
-
-    def note(name: str, node: ast.expr) -> None:
-        if isinstance(node, ast.IfExp):
-            note(name, node.body)
-            note(name, node.orelse)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str | int) and not isinstance(node.value, bool):
-            known = out.setdefault(name, {})
-            known[node.value] = known.get(node.value, 0) + 1
-
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute):
-                    note(target.attr, node.value)
-        elif isinstance(node, ast.keyword) and node.arg is not None:
-            note(node.arg, node.value)
+    for found in _GIVEN.finditer(text):
+        attribute, keyword, *constants = found.groups()
+        known = out.setdefault(attribute or keyword, {})
+        for double, single, number in (constants[:3], constants[3:]):
+            value: Value = int(number) if number is not None else double if double is not None else single
+            if value is not None:
+                known[value] = known.get(value, 0) + 1
     return out
 
 
