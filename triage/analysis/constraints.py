@@ -15,6 +15,7 @@ from triage.model import Constraint, Failure, Guard, Location, Origin, PathCondi
 
 MAX_GUARDS = 4
 MAX_SETTINGS = 12
+MAX_TOLD = 300  # characters of a value that the log tells
 
 
 def find_constraints(path: PathCondition, failure: Failure, evaluation: Evaluation, options: Options) -> tuple[Constraint, ...]:
@@ -60,9 +61,15 @@ def _tells(guard: Guard, options: Options) -> bool:
 
 
 def find_settings(
-    evaluation: Evaluation, options: Options, args: Sequence[str], env: Mapping[str, str], constraints: Sequence[Constraint] = ()
+    evaluation: Evaluation,
+    options: Options,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    constraints: Sequence[Constraint] = (),
+    told: Mapping[str, str] | None = None,
 ) -> tuple[Setting, ...]:
-    """The settings that the failure hangs on, nearest first, with their values there and where they came from."""
+    """The settings that the failure hangs on, nearest first, with their values there and where they came from. `told` are
+    values (field -> repr) that the log tells: they stand where the evaluation does not know the value for sure."""
     if evaluation.raised is None or evaluation.raised.usage:
         return ()
     found = relevant_settings(evaluation.raised, evaluation)
@@ -87,7 +94,10 @@ def find_settings(
             spelled = f"{spelling} {typed_text(args, spelling) or ''}".strip()
         origin: Origin = "derived" if last is not None else ("typed" if spelled is not None else "default")
         where = Location(last.place.file, last.place.line) if last is not None and last.place.file else None
-        out.append(Setting(name, show_value(value), origin, spelled, where))
+        shown = show_value(value)
+        if told is not None and name in told and (has_unknown(value) or evaluation.supposed) and told[name] != shown:
+            shown, origin, where = told[name][:MAX_TOLD], "observed", None
+        out.append(Setting(name, shown, origin, spelled, where))
     return tuple(out)
 
 

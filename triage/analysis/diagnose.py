@@ -17,7 +17,8 @@ from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
 from triage.analysis.source import find_sites
-from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, OutcomeName, Patch, PathCondition, Unknown
+from triage.analysis.witnesses import hear_log
+from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, Log, OutcomeName, Patch, PathCondition, Unknown
 from triage.protocols import Capture, EngineProfile
 
 MAX_UNKNOWNS = 12
@@ -75,13 +76,14 @@ def _diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch], 
             evidence += find_definitions(path, capture.source)
     if capture.source is None or capture.launch is None or failure.kind in ("signal", "timeout"):
         return _without_patch(capture, profile, failure, path, evidence, unknowns)
-    return _explain(capture, profile, capture.launch, failure, path, evidence, unknowns, tried, limits)
+    return _explain(capture, profile, capture.launch, log, failure, path, evidence, unknowns, tried, limits)
 
 
 def _explain(
     capture: Capture,
     profile: EngineProfile,
     launch: Launch,
+    log: Log,
     failure: Failure,
     path: PathCondition | None,
     evidence: list[Evidence],
@@ -92,7 +94,10 @@ def _explain(
     assert capture.source is not None
     evaluators = Evaluators(capture, profile)
     trail = find_trail(failure, path, profile)
-    evaluation = evaluators.get(launch.env).evaluate(launch.args, trail)
+    heard = hear_log(log, failure, path, evaluators.get(launch.env), launch.args, trail, lambda one: _agrees(one, failure, path))
+    evaluation = heard.evaluation
+    evidence += heard.evidence
+    unknowns += heard.unknowns
     if evaluation.supposed or evaluation.observed:
         unknowns += evaluators.assumed
     options = read_flags(evaluators.get(launch.env), capture.source)
@@ -106,7 +111,7 @@ def _explain(
     evaluators.learn(evaluation.observed)
     evidence.append(_evaluation_evidence(evaluation))
     constraints = find_constraints(path, failure, evaluation, options) if path is not None else ()
-    settings = find_settings(evaluation, options, launch.args, launch.env, constraints)
+    settings = find_settings(evaluation, options, launch.args, launch.env, constraints, heard.values)
     cause = Cause(
         "usage" if failure.kind == "usage" else "argument",
         describe_cause(failure, constraints, settings, profile.name, capture.meta.engine_version),
