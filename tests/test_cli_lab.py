@@ -101,3 +101,47 @@ def test_what_cannot_be_reached_or_read_changes_nothing(operator: Operator, tmp_
     assert "/bin/false" in text
     operator.lab.shell("rm /etc/systemd/system/other-cli.service; systemctl daemon-reload")
     assert operator.lab.tree("/etc/systemd") == before
+
+
+def test_check_of_a_unit_that_never_ran_and_of_one_that_runs(operator: Operator, tmp_path: Path) -> None:
+    lab = operator.lab
+    unit = "toy-check.service"
+    lab.write(f"/etc/systemd/system/{unit}", TEXT.format(folder="/opt/toy-cli").replace("8311", "8312"))
+    lab.run("systemctl", "daemon-reload")
+    before = lab.tree("/etc/systemd")
+    failing = operator.triage("check", "--unit", unit, "--json")
+    assert failing.returncode == 1, failing.stderr.decode()
+    found = json.loads(failing.stdout)
+    assert [f["failure"]["exception"] for f in found["failures"]] == ["AssertionError", "TypeError"]
+    assert found["evaluated"]["service"] == unit
+    assert lab.shell('systemctl show -P InvocationID "$1"', unit).strip() == b""  # it was not started to find out
+
+    # what the patch says, as a person would write it
+    words = " ".join(found["patches"][0]["argv"])
+    start = f"ExecStart={sys.executable} -m toyserver.launch {words}\n"
+    lab.write(f"/etc/systemd/system/{unit}", TEXT.format(folder="/opt/toy-cli").split("ExecStart=")[0] + start)
+    lab.shell('systemctl daemon-reload; systemctl start "$1"; sleep 1; systemctl is-active "$1"', unit)
+    running = lab.shell('systemctl show -P InvocationID "$1"', unit)
+    passing = operator.triage("check", "--unit", unit, "--json")
+    assert passing.returncode == 0, passing.stdout.decode()
+    assert json.loads(passing.stdout)["failures"] == []
+    assert lab.shell('systemctl show -P InvocationID "$1"', unit) == running
+
+    # another launch on the same host, before the unit is edited
+    worse = operator.triage(
+        "check", "--unit", unit, "--launch", "python -m toyserver.launch --model-path toy --lanes 6", "--json"
+    )
+    assert (worse.returncode, json.loads(worse.stdout)["failure"]["exception"]) == (1, "ValueError")
+
+    assert not operator.state.exists()  # nothing that undo would act on
+    check_one_line(operator.triage("check", "--unit", "no-such-unit.service"))
+    lab.write(f"/etc/systemd/system/{unit}", "[Service]\nExecStart=/bin/false\n")
+    lab.run("systemctl", "daemon-reload")
+    assert "/bin/false" in check_one_line(operator.triage("check", "--unit", unit))
+    lab.write(f"/etc/systemd/system/{unit}", f"[Service]\nExecStart={sys.executable} -m sglang.launch_server --model-path m\n")
+    lab.run("systemctl", "daemon-reload")
+    assert "sglang" in check_one_line(operator.triage("check", "--unit", unit))
+    lab.write(f"/etc/systemd/system/{unit}", TEXT.format(folder="/opt/toy-cli").replace("8311", "8312"))
+    lab.shell('systemctl daemon-reload; systemctl stop "$1"', unit)
+    assert lab.tree("/etc/systemd") == before
+    lab.shell('rm "/etc/systemd/system/$1"; systemctl daemon-reload', unit)
