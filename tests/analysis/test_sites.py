@@ -8,6 +8,7 @@ import pytest
 
 from triage.analysis.sites import Culprit, find_condition, find_conditions, survey_sites
 from triage.analysis.trees import MemoryTree
+from triage.analysis.words import describe_guard
 from triage.model import SiteCondition
 from triage.protocols import EngineProfile, Stage
 
@@ -371,6 +372,19 @@ def test_bookkeeping_of_the_args_is_what_was_assigned_to_it() -> None:
     assert ("setting", "width") in reads_of(condition, "self._wide")
 
 
+def test_a_guard_in_words_names_what_its_text_does_not() -> None:
+    condition = the_only(
+        package("side = self.left if self.half else 'none'\nif side != 'none' and is_fast():\n    raise ValueError\n")
+    )
+    (guard,) = condition.ways[0].legs[-1].guards
+    words = describe_guard(guard, {"left": "--left", "half": "--half"})
+    assert words.endswith("(decided by --half, --left, platform.machine(), shutil.which())")
+    (guard,) = the_only(package("assert self.width > 1")).ways[0].legs[-1].guards
+    assert describe_guard(guard, {"width": "--width"}) == "--width is at most 1"
+    (guard,) = the_only(package("assert self._memo")).ways[0].legs[-1].guards
+    assert describe_guard(guard, {}).endswith("(unknown: nothing assigns `_memo` of the args object)")
+
+
 def test_unreached_sites_are_listed_without_a_way() -> None:
     tree = package("assert self.width", "def never_called(self):\n    raise ValueError")
     survey = survey_sites(tree, PROFILE)
@@ -400,3 +414,21 @@ def test_recursion_and_hostile_depth_come_to_an_end() -> None:
     by_function = {c.site.function: c for c in find_conditions(tree, PROFILE)}
     assert by_function["Args.again"].names("setting") >= {"depth"}
     assert by_function["Args.__post_init__"].names("setting") >= {"width"}
+
+
+def test_containers_that_double_are_not_kept_apart() -> None:
+    body = "\n".join(["x = (self.left, 'a')", *["x = (x, x)"] * 60, "if x:", "    raise ValueError"])
+    condition = the_only(package(body))
+    assert reads_of(condition, "x") == {("setting", "left")}
+
+
+def test_calls_that_double_are_not_followed_without_end() -> None:
+    steps = "\n".join(
+        f"def f{i}(args, n):\n    f{i + 1}(args, n + args.a{i})\n    f{i + 1}(args, n * args.b{i})\n" for i in range(40)
+    )
+    last = "def f40(args, n):\n    assert n != 7\n"
+    survey = survey_sites(package("helpers.f0(self, self.width)", helpers=f"{steps}\n{last}"), PROFILE)
+    assert survey.functions <= 6_000
+    (condition,) = [c for c in survey.conditions if c.site.function == "f40"]
+    assert condition.cut
+    assert {"width", "a0"} <= condition.names("setting")

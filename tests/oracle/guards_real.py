@@ -160,10 +160,13 @@ def is_path(way: Way, frames: Sequence[tuple[str, int, str]]) -> bool:
 
 def judge_guards(out: Verdict, way: Way, said: Evaluation, name: str) -> None:
     """Guards over settings and literals alone, with the settings as they were when it raised."""
-    settings = {k: v for k, v in said.settings.items() if isinstance(v, str | int | float | bool | list | tuple | None)}
+    plain = str | int | float | bool | list | tuple | None
+    own = {k: v for k, v in said.settings.items() if isinstance(v, plain)}
+    seen = own | {w.field: w.value for w in said.writes}  # a view shows decisions that are not on the args object yet
+    seen = {k: v for k, v in seen.items() if isinstance(v, plain)}
     for leg in way.legs:
         for guard in leg.guards:
-            truth = decide(guard, settings)
+            truth = decide(guard, own if "self." in guard.guard.text else seen)
             if truth is not None:
                 out.guards += 1
                 out.hold += truth == guard.guard.came_out

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from triage.analysis.conditions import ARGS_NAMES, environment_name, parse_test
 from triage.analysis.flow import one_line
+from triage.model import ResolvedGuard
 
 _OWNERS = ARGS_NAMES | {"self", "cfg", "view"}
 _MAX_LISTED = 8  # members of a literal list that are spelled out
@@ -50,6 +51,25 @@ def describe_condition(test_source: str, came_out: bool, flag_of: Mapping[str, s
         return _Speaker(flag_of, tuple(f"({test_source}\n)".split("\n"))).say(node, came_out).text
     except RecursionError:
         return _quote(test_source) if came_out else f"not {_quote(test_source)}"
+
+
+def describe_guard(guard: ResolvedGuard, flag_of: Mapping[str, str]) -> str:
+    """Words for a guard of a path condition; what decides it is named where its own text does not: "`is_mla` holds
+    (decided by the model's hf_config.architectures)"."""
+    words = describe_condition(guard.guard.text, guard.guard.came_out, flag_of)
+    deciding: dict[str, None] = {}
+    for atom in guard.atoms:
+        for read in atom.reads:
+            name = flag_of.get(read.name, read.name) if read.kind == "setting" else read.name
+            told = read.kind in ("literal", "constant") or name in words or read.name in guard.guard.text
+            if not told:
+                deciding[f"the model's {name}" if read.kind == "model" else name] = None
+    unknown = [f"unknown: {atom.why}" for atom in guard.atoms if atom.kind == "opaque"]
+    listed = list(deciding)
+    if len(listed) > _MAX_LISTED:
+        listed = [*listed[:_MAX_LISTED], f"{len(listed) - _MAX_LISTED} more"]
+    notes = [*([f"decided by {', '.join(listed)}"] if listed else []), *dict.fromkeys(unknown)]
+    return f"{words} ({'; '.join(notes)})" if notes else words
 
 
 def _quote(source: str) -> str:

@@ -32,6 +32,7 @@ from triage.analysis.sites.values import (
     Source,
     Thing,
     Val,
+    container,
     element,
     holds_record,
     is_record,
@@ -42,7 +43,7 @@ from triage.analysis.sites.values import (
     union,
 )
 
-MAX_NODES = 30_000  # functions walked, each set of arguments counted
+MAX_NODES = 6_000  # functions walked, each set of arguments counted; a large release has some 700
 MAX_DEPTH = 60  # calls inside one another
 _COPIES = {"copy.copy", "copy.deepcopy", "dataclasses.replace", "deepcopy", "replace", "msgspec.structs.replace"}
 _PASSING = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "dict", "iter", "next", "enumerate", "zip", "filter"}
@@ -274,10 +275,12 @@ class Calls(Expressions):
             things = [t for v in args for t in v.things if isinstance(t, Coll | Registry)]
             if name in ("zip", "enumerate"):
                 inner = [*([NOTHING] if name == "enumerate" else []), *(element(v) for v in args)]
-                return Val(given.reads, frozenset({Coll((Val(things=frozenset({Coll(tuple(inner))})),), False)}), given.why)
+                return Val(given.reads, container([Val(things=container(inner))], False), given.why)
             if name == "next" and args:
                 return union([given, element(args[0])])
-            keep = frozenset(Coll(t.items, t.exact and name in ("list", "tuple")) if isinstance(t, Coll) else t for t in things)
+            keep = frozenset(
+                Coll(t.items, t.exact and name in ("list", "tuple"), t.size) if isinstance(t, Coll) else t for t in things
+            )
             return Val(given.reads, keep, given.why)
         if name in _SILENT or (name in _PLAIN and given.reads):
             return given
@@ -359,12 +362,12 @@ class Calls(Expressions):
             out[p.arg] = v
         if a.vararg:
             extra = args[len(order) :]
-            out[a.vararg.arg] = Val(union([plain(v) for v in (*extra, rest)]).reads, frozenset({Coll(tuple(extra))}))
+            out[a.vararg.arg] = Val(union([plain(v) for v in (*extra, rest)]).reads, container(extra))
         known = {p.arg for p in (*order, *a.kwonlyargs)}
         spare = [v for k, v in named_args.items() if k not in known]
         out.update({k: v for k, v in named_args.items() if k in known})
         if a.kwarg:
-            out[a.kwarg.arg] = Val(union([plain(v) for v in (*spare, rest)]).reads, frozenset({Coll(tuple(spare), False)}))
+            out[a.kwarg.arg] = Val(union([plain(v) for v in (*spare, rest)]).reads, container(spare, False))
         defaults = dict(zip([p.arg for p in order[len(order) - len(a.defaults) :]], a.defaults, strict=True))
         defaults.update({p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None})
         for p in (*order, *a.kwonlyargs):

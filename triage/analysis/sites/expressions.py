@@ -12,11 +12,11 @@ from triage.analysis.sites.names import Names
 from triage.analysis.sites.values import (
     MAX_ITEMS,
     NOTHING,
-    Coll,
     Ext,
     Func,
     Lit,
     Val,
+    container,
     element,
     indexed,
     literals,
@@ -26,12 +26,15 @@ from triage.analysis.sites.values import (
     union,
 )
 
+MAX_STEPS = 2_000_000  # expressions that one walk looks at; a large release takes some 60,000
+
 
 class Expressions(Names):
     """`value(node, frame)` for every kind of expression; calls are left to `called`."""
 
     def __init__(self, index: Index, args_class: str) -> None:
         super().__init__(index, args_class)
+        self.steps = 0
         self.makers: Mapping[type[ast.expr], Callable[[ast.expr, Frame], Val]] = {
             ast.Constant: self.constant,
             ast.Name: self.name,
@@ -58,6 +61,9 @@ class Expressions(Names):
         }
 
     def value(self, node: ast.expr, f: Frame) -> Val:
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            return opaque(f"the walk stopped after {MAX_STEPS} expressions")
         made = self.makers.get(type(node), self.parts)(node, f)
         if f.touched and (made.reads or made.why):
             f.touched[-1].append(plain(made))
@@ -134,7 +140,7 @@ class Expressions(Names):
         exact = isinstance(node, ast.List | ast.Tuple) and not any(isinstance(n, ast.Starred) for n in nodes)
         if len(items) > MAX_ITEMS or not any(v.things for v in items):
             return whole
-        return Val(whole.reads, frozenset({Coll(items, exact)}), whole.why)
+        return Val(whole.reads, container(items, exact), whole.why)
 
     def comprehension(self, node: ast.expr, f: Frame) -> Val:
         inner = Frame(f.node, f.module, {}, f, f.path, f.statement)
@@ -147,7 +153,7 @@ class Expressions(Names):
         made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]  # type: ignore[attr-defined]
         values = [self.value(m, inner) for m in made]
         whole = plain(union([*seen, *values]))
-        return Val(whole.reads, frozenset({Coll(tuple(values), False)}), whole.why) if any(v.things for v in values) else whole
+        return Val(whole.reads, container(values, False), whole.why) if any(v.things for v in values) else whole
 
     def subscript(self, node: ast.expr, f: Frame) -> Val:
         assert isinstance(node, ast.Subscript)

@@ -12,7 +12,7 @@ from triage.analysis.sites.expressions import Expressions
 from triage.analysis.sites.frames import Frame, Node, Step, merge
 from triage.analysis.sites.index import FunctionInfo, Index, imports_of, index_block
 from triage.analysis.sites.plan import Planned, Planner
-from triage.analysis.sites.values import NOTHING, Cls, Coll, Func, Val, element, holds_record, named, opaque, plain, union
+from triage.analysis.sites.values import NOTHING, Cls, Func, Val, container, element, holds_record, named, opaque, plain, union
 from triage.analysis.source import child_blocks, first_line
 
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Delete, ast.Pass)
@@ -167,13 +167,13 @@ class Walk(Calls):
         value = self.value(node, f)
         if isinstance(node, ast.Yield | ast.YieldFrom) and node.value is not None:
             made = self.value(node.value, f)
-            f.node.returns.append(Val(made.reads, frozenset({Coll((made,), False)}), made.why))
+            f.node.returns.append(Val(made.reads, container([made], False), made.why))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWING and node.args:
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id in f.locals:
                 added = [self.value(a, f) for a in node.args if not isinstance(a, ast.Starred)]
                 inner = added if node.func.attr in ("append", "add", "insert") else [element(a) for a in added]
-                grown = Val(things=frozenset({Coll(tuple(inner), False)})) if any(v.things for v in inner) else NOTHING
+                grown = Val(things=container(inner, False)) if any(v.things for v in inner) else NOTHING
                 self.widen(owner, union([plain(value), *map(plain, added)]), f)
                 f.locals[owner.id] = union([f.locals[owner.id], grown])
 

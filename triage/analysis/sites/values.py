@@ -15,6 +15,7 @@ from typing import NamedTuple
 from triage.analysis.sites.index import ClassInfo, FunctionInfo
 
 MAX_ITEMS = 64  # elements of a literal that are kept apart
+MAX_SIZE = 400  # of a container, all that is nested in it counted
 ATTRIBUTE = "attribute"  # kind of a read of the args object's own bookkeeping, until its assignments are known
 ANY_FIELD = "any field"  # kind of a read of a field whose name is computed
 INDEXED = "by its name"  # text of a read of one field out of a container of fields
@@ -89,6 +90,7 @@ class Coll:
 
     items: tuple[Val, ...]
     exact: bool = True  # a tuple or list: the position of each element is known
+    size: int = field(default=1, compare=False)  # containers and values in it, at all depths
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,13 @@ def union(values: Iterable[Val]) -> Val:
         frozenset().union(*(v.things for v in found)),
         next((v.why for v in found if v.why), ""),
     )
+
+
+def container(items: Iterable[Val], exact: bool = True) -> frozenset[Thing]:
+    """The container of these elements as the only thing of a value; nothing where it would hold too much."""
+    kept = tuple(items)
+    size = 1 + sum(1 + sum(t.size for t in v.things if isinstance(t, Coll)) for v in kept)
+    return frozenset({Coll(kept, exact, size)}) if size <= MAX_SIZE else frozenset()
 
 
 def plain(value: Val) -> Val:
