@@ -53,11 +53,13 @@ class Args:
 """
 
 HELPERS = """
+import importlib
 import platform
 import shutil
 
 MODES = ["tree", "ring"]
 SIZES = {"tree": 4}
+TABLE = importlib.import_module("elsewhere").table
 
 
 def is_fast():
@@ -357,6 +359,8 @@ def test_every_call_path_is_a_way_of_its_own() -> None:
     ("body", "why"),
     [
         ("for name in dir(self):\n    assert getattr(self, name)", "it reads a field whose name is computed"),
+        ("import json\nassert json.dumps(self)", "it reads a field whose name is computed"),
+        ("assert helpers.TABLE['x'](self)", "`helpers.TABLE['x']` takes the args object, and its source was not found"),
         ("assert self._memo", "nothing assigns `_memo` of the args object"),
         ("assert nowhere_defined", "`nowhere_defined` is not bound on every way, or by nothing that was read"),
         ("x = yield\nassert x", "its value comes from other code at run time"),

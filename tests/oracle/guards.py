@@ -67,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{release}: {_opaque(f.survey) or 'none'}\n")
     if given.launches:
         print("## Against real failures\n")
+        print(_AGAINST)
         print("| release | failures | raised elsewhere | has a condition | real call path | guards hold | fields named |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for release, f in figures.items():
@@ -107,6 +108,15 @@ Validation code: the files in which a function that takes the args object (or a 
 asserts, and that a static call walk from the profile's stages comes to. Sites: every raise and assert in these files. Reached:
 a call path from the entry leads there. A condition counts as clear when on each of its ways (at most 8 are kept) every atom
 names the settings, variables, facts of the host, attributes of the model or constants that decide it.
+"""
+
+_AGAINST = """\
+Failures: generated launches (and the labelled ones, where a release has them) that the real validation refuses at a site of the
+table. Raised elsewhere: at another kind of statement, or in a helper outside the validation code. Real call path: one of the
+condition's ways goes through exactly the functions and statements of the real traceback. Guards hold: of that way, the guards
+over settings and literals alone, with the settings as our evaluation of the same launch has them when it raises. Fields named:
+launches of which the condition names every field and variable that the evaluation found to decide the tests on the way (it
+counts a model's attributes to all settings that the model's object was made with; the condition to the model).
 """
 
 if __name__ == "__main__":

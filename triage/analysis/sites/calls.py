@@ -28,6 +28,7 @@ from triage.analysis.sites.values import (
     Inst,
     Made,
     Method,
+    Record,
     Registry,
     Source,
     Thing,
@@ -50,6 +51,7 @@ _PASSING = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "dict", "
 _ELEMENTS = {"get", "pop", "setdefault", "popitem", "popleft"}
 _SILENT = {"logging.getLogger", "isinstance", "len", "str", "int", "float", "bool", "repr", "max", "min", "sum", "any", "all"}
 _PLAIN = {"abs", "hash", "ord", "chr", "round", "range", "id", "map", "slice", "format", "divmod", "pow", "issubclass", "print"}
+_OF_TYPES = {"isinstance", "issubclass", "is_dataclass", "type", "callable", "id", "fields"}
 
 Key = tuple[FunctionInfo, tuple[tuple[str, Val], ...], Frame | None]
 
@@ -146,6 +148,9 @@ class Calls(Expressions):
             self.hand_on(target, [*args, *named_args.values()], given, f)
             if any(is_record(v) for v in (*args, *named_args.values())) and f.statement is not None:
                 self.lost.append((f.module.file, f.statement.lineno, name))
+                return Val(
+                    target.reads | given.reads, frozenset(), f"`{name}` takes the args object, and its source was not found"
+                )
             if target.why:
                 return Val(target.reads | given.reads, frozenset(), target.why)
             method = named("fact", f"{name}()") if not target.reads else NOTHING
@@ -282,6 +287,10 @@ class Calls(Expressions):
                 Coll(t.items, t.exact and name in ("list", "tuple"), t.size) if isinstance(t, Coll) else t for t in things
             )
             return Val(given.reads, keep, given.why)
+        if name.rpartition(".")[2] in _OF_TYPES and any(isinstance(t, Record | Cls) for v in args[:1] for t in v.things):
+            return given  # the source alone decides what class it is of
+        if any(is_record(v) for v in every):
+            return union([given, Val(frozenset({Source(ANY_FIELD, ""), Source("fact", f"{name}()")}))])
         if name in _SILENT or (name in _PLAIN and given.reads):
             return given
         return union([given, named("fact", f"{name}()")])
