@@ -70,6 +70,8 @@ class Args:
                 raise ValueError("no sharing in a ring")  # raise
         if self.is_wide:
             raise ValueError("too wide")  # helper
+        if self.ways > 4:
+            logger.info("many ways")
         limit = 64 // self.groups  # division
         if self.pieces > limit:  # comparison
             self.pieces = limit  # cut

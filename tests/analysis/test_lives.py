@@ -177,3 +177,8 @@ def test_unknown_names_get_the_nearest(asked: str, near: str) -> None:
         name_setting(asked, options(), ["width"])
     assert near in raised.value.hint
     assert "\x1b" not in str(raised.value)
+
+
+def test_a_setting_that_is_never_none_is_not_checked_by_a_comparison() -> None:
+    assert life("ways").reads == 1
+    assert life("ways").checks == ()

@@ -51,7 +51,8 @@ class Lives:
         fields = frozenset(options.by_field) | {name}
         declaration = find_declaration(sources, self.profile, options, name)
         defaults = {flag.default for flag in declaration.flags if flag.default is not None}
-        telling = Telling(reach, name, options.flag_of(), frozenset(defaults | {"None"}))
+        nullable = "None" in defaults or any(word in declaration.text for word in ("None", "Optional")) or not declaration.text
+        telling = Telling(reach, name, options.flag_of(), frozenset(defaults | {"None"}), nullable)
         setters = find_setters(reach, self.profile.declares)
         telling.helpers = _helpers(reach, name)
         writes: Told = []

@@ -30,12 +30,13 @@ _DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 class Telling:
     """Makes the events of one setting; keeps what several of them share."""
 
-    def __init__(self, reach: Reach, name: str, flag_of: Mapping[str, str], unset: frozenset[str]) -> None:
-        """`unset` are the reprs of values that stand for "nobody decided": None and the declared default."""
+    def __init__(self, reach: Reach, name: str, flag_of: Mapping[str, str], unset: frozenset[str], nullable: bool = True) -> None:
+        """`unset` are the reprs of values that stand for "nobody decided"; `nullable`: the setting can be None."""
         self.reach = reach
         self.name = name
         self.flag_of = flag_of
         self.unset = unset
+        self.nullable = nullable
         self.helpers: frozenset[str] = frozenset()
         self.scopes: dict[int, Scope] = {}
         self.ways: dict[int, tuple[Guard, ...]] = {}
@@ -117,7 +118,7 @@ class Telling:
 
     def can_raise(self, node: ast.AST, f: Reached) -> Culprit | None:
         """What an expression raises when the setting is None or zero; None where it does not use it so."""
-        if isinstance(node, ast.Compare) and "None" in self.unset:
+        if isinstance(node, ast.Compare) and self.nullable:
             sides = [node.left, *node.comparators]
             for i, op in enumerate(node.ops):
                 if type(op) in _ORDERS and any(self.is_it(s, f) for s in sides[i : i + 2]):
@@ -271,7 +272,11 @@ def message_text(call: ast.Call) -> str:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 out.append(node.value)
             elif isinstance(node, ast.JoinedStr):
-                out += [str(v.value) if isinstance(v, ast.Constant) else "{" + ast.unparse(v)[3:-2] + "}" for v in node.values]
+                for part in node.values:
+                    if isinstance(part, ast.Constant):
+                        out.append(str(part.value))
+                    elif isinstance(part, ast.FormattedValue):
+                        out.append("{" + ast.unparse(part.value) + "}")
         if out:
             break
     return "".join(out)

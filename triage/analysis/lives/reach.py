@@ -121,6 +121,8 @@ class Reach:
             is_self = i == 0 and p.arg == "self" and self.is_args_class(found)
             if p.arg in ARGS_NAMES or is_self or self.class_name in note:
                 names.add(p.arg)
+            if "Namespace" in note:  # what the parser made, not yet the settings
+                names.discard(p.arg)
         for node in nodes:
             if isinstance(node, ast.Assign) and is_args(node.value, names):
                 names |= {t.id for t in node.targets if isinstance(t, ast.Name)}

@@ -12,6 +12,7 @@ from triage.model import LaunchValues, LifeEvent, LifeValue, Location, Origin, S
 
 MAX_VALUES = 30
 MAX_UNSURE = 5
+_SETTINGS_FILES = (".yaml", ".yml", ".json", ".toml")
 
 
 def find_values(
@@ -26,7 +27,7 @@ def find_values(
         spelled = f"{spelling} {typed_text(args, spelling) or ''}".strip()
     values: list[LifeValue] = []
     if name in evaluation.given:
-        values.append(LifeValue(show_value(evaluation.given[name]), _first_origin(name, spelled, evaluation, options)))
+        values.append(LifeValue(show_value(evaluation.given[name]), _first_origin(name, spelled, evaluation, options, args)))
     for write in evaluation.writes:
         if write.field != name:
             continue
@@ -48,20 +49,17 @@ def find_values(
     return LaunchValues(spelled, tuple(values[:MAX_VALUES]), replaced, replaced and not told, stops, hangs[:MAX_UNSURE])
 
 
-def _first_origin(name: str, spelled: str | None, evaluation: Evaluation, options: Options) -> Origin:
+def _first_origin(name: str, spelled: str | None, evaluation: Evaluation, options: Options, args: Sequence[str]) -> Origin:
     if spelled is not None:
         return "typed"
     option = next(iter(options.by_field.get(name, ())), None)
     value = evaluation.given[name]
-    if option is None or isinstance(value, Unknown) or has_unknown(value):
+    if isinstance(value, Unknown) or has_unknown(value):
+        return "unknown"
+    if option is None or show(value) == option.flag.default:
         return "default"
-    return "default" if show(value) == option.flag.default else "config_file" if _has_config(evaluation) else "default"
-
-
-def _has_config(evaluation: Evaluation) -> bool:
-    """Whether the launch reads a file of settings."""
-    value = evaluation.given.get("config")
-    return value is not None
+    files = [w for w in args if w.endswith(_SETTINGS_FILES)]
+    return "config_file" if files else "default"
 
 
 def _from_environment(reads: frozenset[str], name: str, env: Mapping[str, str]) -> bool:
