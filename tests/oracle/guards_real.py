@@ -22,6 +22,7 @@ from triage.knowledge import load_profile
 from triage.model import ResolvedGuard, SiteCondition, Way
 
 _FRAME = re.compile(r'File "[^"]*/site-packages/(sglang/[^"]+)", line (\d+), in (\S+)')
+_PLAIN = (str, int, float, bool, list, tuple, type(None))
 _OMIT = "resolved,frames,log_warnings,traceback_launch"
 
 
@@ -160,10 +161,9 @@ def is_path(way: Way, frames: Sequence[tuple[str, int, str]]) -> bool:
 
 def judge_guards(out: Verdict, way: Way, said: Evaluation, name: str) -> None:
     """Guards over settings and literals alone, with the settings as they were when it raised."""
-    plain = str | int | float | bool | list | tuple | None
-    own = {k: v for k, v in said.settings.items() if isinstance(v, plain)}
+    own = {k: v for k, v in said.settings.items() if isinstance(v, _PLAIN)}
     seen = own | {w.field: w.value for w in said.writes}  # a view shows decisions that are not on the args object yet
-    seen = {k: v for k, v in seen.items() if isinstance(v, plain)}
+    seen = {k: v for k, v in seen.items() if isinstance(v, _PLAIN)}
     for leg in way.legs:
         for guard in leg.guards:
             truth = decide(guard, own if "self." in guard.guard.text else seen)

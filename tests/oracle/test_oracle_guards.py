@@ -25,7 +25,7 @@ def test_conditions_of_the_sites_are_explained(release: str, near: int) -> None:
     assert found.reached / found.sites >= 0.95
     assert found.clear / found.sites >= BAR
     named = [c for c in found.survey.conditions if c.names("setting", "environment", "model")]
-    assert len(named) >= 0.99 * found.reached  # not clear because nothing was read
+    assert len(named) >= 0.98 * found.reached  # not clear because nothing was read; some read the command line alone
 
 
 @pytest.mark.parametrize("release", ["0.5.5", "0.5.16"])
