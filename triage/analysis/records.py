@@ -146,7 +146,7 @@ class _Lines:
     """The distinct messages as one text, each between two newlines of its own, searched as a whole."""
 
     def __init__(self, records: Sequence[LogRecord]) -> None:
-        seen: dict[str, list[int]] = {}  # message -> first line, count
+        seen: dict[str, list[int]] = {}  # message -> first line, count, whether it bears a stamp
         for record in reversed(records):
             text = record.text[:MAX_MESSAGE].strip()
             if not text:
@@ -156,13 +156,15 @@ class _Lines:
                 held[1] += 1
                 held[0] = record.first
             elif len(seen) < MAX_MESSAGES:
-                seen[text] = [record.first, 1]
+                seen[text] = [record.first, 1, record.stamp is not None]
         self.starts: list[int] = []
         self.held: list[tuple[str, int, int]] = []
+        self.stamped: list[bool] = []
         at = 1
         for text in reversed(seen):
             self.starts.append(at)
-            first, count = seen[text]
+            first, count, stamped = seen[text]
+            self.stamped.append(bool(stamped))
             self.held.append((text, first, count))
             at += len(text) + 2
         self.whole = "\n" + "\n\0".join(text for text, _n, _c in self.held) + "\n"
@@ -186,7 +188,7 @@ class _Lines:
             if position > done:
                 i = self._index(position)
                 text = self.held[i][0] if i >= 0 else ""
-                for start, end, values in template.find(text, position - self.starts[i]):
+                for start, end, values in template.find(text, position - self.starts[i], self.stamped[i]):
                     yield self.starts[i] + start, self.starts[i] + end, values
                     done = self.starts[i] + end
             position = self.whole.find(template.anchor, position + 1)

@@ -46,13 +46,14 @@ class Template:
         lines = [line for p in self.parts if isinstance(p, str) for line in p.split("\n")]
         return max(lines, key=len, default="")
 
-    def find(self, text: str, near: int) -> Iterator[tuple[int, int, tuple[str | None, ...]]]:
-        """Where it matches whole lines of `text` around an offset: start, end, and each hole's text (None: not to be told)."""
+    def find(self, text: str, near: int, whole: bool = True) -> Iterator[tuple[int, int, tuple[str | None, ...]]]:
+        """Where it matches whole lines of `text` around an offset: start, end, and each hole's text (None: not to be told).
+        `whole`: the text is one message, not lines of several."""
         parts = self.parts
         spread = sum(p.count("\n") for p in parts if isinstance(p, str))
         start = text.rfind("\n", 0, near) + 1
         for _ in range(spread + 1):
-            found = self._match(text, start)
+            found = self._match(text, start, whole and start == 0)
             if found is not None:
                 yield (start, *found)
                 return
@@ -60,7 +61,7 @@ class Template:
                 return
             start = text.rfind("\n", 0, start - 1) + 1
 
-    def _match(self, text: str, start: int) -> tuple[int, tuple[str | None, ...]] | None:
+    def _match(self, text: str, start: int, whole: bool) -> tuple[int, tuple[str | None, ...]] | None:
         first = self.parts[0]
         body = self.parts[1:] if isinstance(first, str) else self.parts
         if isinstance(first, str):
@@ -73,7 +74,8 @@ class Template:
             limit = text.find("\n", limit + 1)
             if limit < 0:
                 break
-        for end in dict.fromkeys((len(text) if limit < 0 else limit, len(text))):  # a value may hold newlines
+        ends = (len(text) if limit < 0 else limit, len(text))  # a value may hold newlines
+        for end in dict.fromkeys(reversed(ends) if whole else ends):
             values = self._cut(text, start, end, body)
             if values is not None:
                 return end, values

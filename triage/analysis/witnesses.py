@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from triage.analysis.decoding import decode_source
-from triage.analysis.evaluate import Evaluation, Evaluator, Place, Proof
+from triage.analysis.evaluate import Evaluation, Evaluator, Place, Proof, Told
 from triage.analysis.observed import compare_settings, find_message_values, find_printed_args, name_fields
-from triage.analysis.records import Match, find_matches
+from triage.analysis.records import Match, Statement, find_matches
 from triage.model import Evidence, Failure, Location, Log, LogRecord, PathCondition, Unknown
 
 MAX_EVIDENCE = 8
@@ -90,13 +90,17 @@ def _with_proofs(
     sources = [(spec[0], decode_source(spec[1])) for spec in read if spec is not None and spec[1]]
     matches = find_matches(records, sources)
     sure = [(m, m.sure) for m in matches if m.sure is not None]
-    proofs = tuple(dict.fromkeys(Proof(s.file, s.first, s.last, m.count) for m, s in sure))
+    proofs = make_proofs(matches)
     if not proofs:
         return evaluation, matches, []
     evaluator.witness(args, proofs)
     second = evaluator.evaluate(args, trail)
+    if second.told:
+        evaluator.learn(second.told)
+        second = evaluator.evaluate(args, trail)
     if agrees(evaluation) and not agrees(second):
         evaluator.witness((), ())
+        evaluator.learned.clear()
         return evaluator.evaluate(args, trail), matches, []
     against: list[Unknown] = []
     if not second.supposed and second.verdict != "unknown":
@@ -108,6 +112,19 @@ def _with_proofs(
             )
             against.append(Unknown("whether source, launch and log are of one run", text, "capture the host anew"))
     return second, matches, against
+
+
+def make_proofs(matches: Sequence[Match]) -> tuple[Proof, ...]:
+    """One proof for each statement that alone can have printed its messages; values where it printed only one."""
+    found: dict[Statement, list[Match]] = {}
+    for match in matches:
+        if match.sure is not None:
+            found.setdefault(match.sure, []).append(match)
+    out = []
+    for statement, own in found.items():
+        values = tuple(Told(v.expression, v.text, v.literal) for v in own[0].values if v.text is not None and len(own) == 1)
+        out.append(Proof(statement.file, statement.first, statement.last, sum(m.count for m in own), values))
+    return tuple(out)
 
 
 def _evidence(evaluation: Evaluation, matches: Sequence[Match]) -> list[Evidence]:

@@ -17,7 +17,7 @@ from triage.analysis.evaluate.attributes import Write
 from triage.analysis.evaluate.frames import Place
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.machine import Machine, Message, run_module_function
-from triage.analysis.evaluate.proofs import Decided, Proof
+from triage.analysis.evaluate.proofs import Decided, Proof, Told
 from triage.analysis.evaluate.values import (
     ABSENT,
     Class,
@@ -35,6 +35,7 @@ from triage.model import Facts, ModelConfig
 from triage.protocols import EngineProfile
 
 DEFAULT_BUDGET = 500_000
+MAX_FLIPS = 3  # decisions of one launch that are looked at from the other side
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Evaluation:
     supposed: tuple[str, ...] = ()  # how unknown tests were taken to come out, in an optimistic evaluation
     steps: int = 0
     decided: tuple[Decided, ...] = ()  # unknown tests that messages of the log decided
+    told: Mapping[str, Value] = field(default_factory=dict)  # unknown values that messages of the log tell, by key
     unprinted: tuple[Proof, ...] = ()  # statements that the log proves to have run, which this evaluation never came to
 
 
@@ -112,6 +114,7 @@ class Evaluator:
         self.machine = Machine(program, facts, env, models, profile.environment_prefixes, frozenset(profile.declares), budget)
         self.machine.optimistic = optimistic
         self.assumptions: dict[str, bool] = {}
+        self.learned: dict[str, Value] = {}
         self.last: _Last | None = None
         self.witnessed: tuple[tuple[str, ...], tuple[Proof, ...]] = ((), ())
 
@@ -125,6 +128,30 @@ class Evaluator:
         """Take what the log of a launch with these arguments proves to have run, whenever these are evaluated."""
         self.forget()
         self.witnessed = (tuple(args), tuple(proofs))
+
+    def printed_anyway(self, result: Evaluation, trail: Sequence[Place]) -> frozenset[Proof]:
+        """Proofs that decided a test from another function, whose message is printed on the other side as well, later on."""
+        apart = [d for d in result.decided if d.apart]
+        if not apart:
+            return frozenset()
+        m, args = self.machine, self.witnessed[0]
+        found = {d.proof for d in apart[MAX_FLIPS:]}
+        for decided in apart[:MAX_FLIPS]:
+            self.forget()
+            m.flipped = decided
+            self._evaluate(m, args, tuple(trail))
+            m.flipped = None
+            if m.printed.get(decided.proof):
+                found.add(decided.proof)
+        if not found:
+            self.forget()
+            self._evaluate(m, args, tuple(trail))
+        return frozenset(found)
+
+    def learn(self, told: Mapping[str, Value]) -> None:
+        """Take values that the log tells of what is unknown, for all launches from now on."""
+        self.forget()
+        self.learned.update(told)
 
     def trial(self) -> LocalTrial | None:
         """To try settings on the function in which the last launch failed; usable until the next `evaluate`."""
@@ -166,10 +193,10 @@ class Evaluator:
         try:
             with hold_collection():
                 result = self._evaluate(m, tuple(args), tuple(trail))
-                while doubtful := m.doubtful():
+                while doubtful := m.doubtful() or self.printed_anyway(result, trail):
                     self.witness(args, [p for p in self.witnessed[1] if p not in doubtful])
                     result = self._evaluate(m, tuple(args), tuple(trail))
-                return result
+                return self.last.evaluation if self.last is not None else result
         finally:
             sys.setrecursionlimit(limit)
 
@@ -230,7 +257,7 @@ class Evaluator:
             verdict = "unknown" if possible or raised.assumed else "fails"
         result = Evaluation(
             verdict, raised, possible, why, given, settings, writes, deps, messages,
-            observed, contradictions, tuple(m.notes), tuple(m.supposed), steps, tuple(m.decided), unprinted,
+            observed, contradictions, tuple(m.notes), tuple(m.supposed), steps, tuple(m.decided), dict(m.taken), unprinted,
         )  # fmt: skip
         m.stack.clear()
         self.last = _Last(args, trail, result, mark, failed)
@@ -244,7 +271,7 @@ class Evaluator:
         m.messages, m.maybes, m.observed, m.contradictions = [], [], {}, []
         m.nesting = 0
         m.collectors, m.reads, m.control, m.guards = [], set(), frozenset(), ()
-        m.assumptions = dict(self.assumptions)
+        m.assumptions, m.learned = dict(self.assumptions), dict(self.learned)
         m.steps, m.trail, m.trail_at = 0, trail, -1
         m.stack, m.parsers, m.declaring = [], [], False
 
@@ -361,6 +388,7 @@ __all__ = [
     "Program",
     "Proof",
     "Raised",
+    "Told",
     "Trial",
     "Value",
     "Write",

@@ -132,7 +132,7 @@ class Attributes(Operations):
                     for one in found[1:]:
                         result = join(result, one, obj.why)
                     return result
-            return Unknown(f"{obj.key}.{name}", obj.why)
+            return self.told(Unknown(f"{obj.key}.{name}", obj.why))
         if kind is Func or kind is Bound or kind is Native:
             return self.function_attribute(obj, name)
         if kind is Maybe:

@@ -109,7 +109,7 @@ class ExternalModel:
         path = external.path
         handler = self.handlers.get(path)
         if handler is not None:
-            return handler(self.world, args, named)
+            return self.world.told(handler(self.world, args, named))
         if path in NO_EFFECT:
             return None
         if path in IDENTITY:
@@ -124,7 +124,7 @@ class ExternalModel:
         if path.startswith("logging.getLogger"):
             return Instance(External("logging.Logger"), opaque="logger")
         text = ", ".join(show(a)[:60] for a in args)
-        return Unknown(f"{path}({text})", f"{path} is outside the package and answers only on the host")
+        return self.world.told(Unknown(f"{path}({text})", f"{path} is outside the package and answers only on the host"))
 
     def is_device(self, name: str, path: str) -> Value:
         device = self.world.facts.device

@@ -9,7 +9,7 @@ from typing import Any
 
 from triage.analysis.evaluate.heap import Diff, Heap
 from triage.analysis.evaluate.signals import Signal
-from triage.analysis.evaluate.values import ABSENT, Func, Instance, Module, OutOfBudget, TargetRaise, Value
+from triage.analysis.evaluate.values import ABSENT, Func, Instance, Module, OutOfBudget, TargetRaise, Unknown, Value
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,11 @@ class Core:
         self.trail_at = -1
         self.observed: dict[str, bool] = {}
         self.contradictions: list[str] = []
+        self.learned: dict[str, Value] = {}  # key of an unknown value -> what the log says that it is
+
+    def told(self, value: Value) -> Value:
+        """A value; where it is unknown, what the log says that it is."""
+        return self.learned.get(value.key, value) if self.learned and type(value) is Unknown else value
 
     def tick(self) -> None:
         self.steps += 1

@@ -144,7 +144,7 @@ class Operations(Texts):
                     result = join(result, one, index.why)
                 return result
             one = box if isinstance(box, Unknown) else index
-            return Unknown(f"{show(box)}[{show(index)}]", one.why)
+            return self.told(Unknown(f"{show(box)}[{show(index)}]", one.why))
         if isinstance(box, (Class, External, Native)):
             return self.subscript_type(box, index)
         if isinstance(box, Instance):

@@ -12,21 +12,33 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from triage.analysis.evaluate.expressions import compile_expression
 from triage.analysis.evaluate.frames import Core, Frame
 from triage.analysis.evaluate.signals import Signal
 from triage.analysis.evaluate.values import OutOfBudget, TargetRaise, Unknown, Value, show
+from triage.model import MASK
 
 MAX_TRIALS, TRIAL_STEPS, ALL_TRIAL_STEPS, MAX_NESTED = 400, 20_000, 150_000, 2
 
 
 @dataclass(frozen=True)
+class Told:
+    """A value in the message: the source of its expression, its text, and whether that is its `repr`."""
+
+    expression: str
+    text: str
+    literal: bool
+
+
+@dataclass(frozen=True)
 class Proof:
-    """A statement whose message stands in the log, `count` times."""
+    """A statement whose message stands in the log, `count` times, and the values in it where they are always the same."""
 
     file: str
     first: int
     last: int
     count: int = 1
+    values: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,7 @@ class Decided:
     test: str
     truth: bool
     proof: Proof
+    apart: bool = False  # the statement stands in another function, called on that side
 
 
 class Proofs(Core):
@@ -46,6 +59,7 @@ class Proofs(Core):
     writes: list[Any]
     field_deps: dict[str, frozenset[str]]
     messages: list[Any]
+    flipped: Decided | None = None  # a decision that is taken the other way, to see whether its message is printed all the same
 
     def __init__(self, budget: int) -> None:
         super().__init__(budget)
@@ -58,12 +72,16 @@ class Proofs(Core):
             self.proofs[proof.file] = (*self.proofs.get(proof.file, ()), proof)
         self.printed: dict[Proof, int] = {}
         self.decided: list[Decided] = []
+        self.taken: dict[str, Value] = {}
+        self.doubts: set[Proof] = set()
         self.trials = self.trial_steps = self.trying = 0
 
     def doubtful(self) -> frozenset[Proof]:
         """Proofs that decided a test, whose message the evaluation then printed more often than the log holds it."""
-        used = {d.proof for d in self.decided}
-        return frozenset(p for p in used if self.printed.get(p, 0) > p.count)
+        return frozenset(p for p in self.used() if p in self.doubts or self.printed.get(p, 0) > p.count)
+
+    def used(self) -> frozenset[Proof]:
+        return frozenset(d.proof for d in self.decided)
 
     def find_proven(self, frame: Frame, node: Any) -> None:
         """Give a new frame the proven statements of its own code."""
@@ -77,6 +95,35 @@ class Proofs(Core):
         for proof in f.proven:
             if proof.first <= node.lineno <= proof.last:
                 self.printed[proof] = self.printed.get(proof, 0) + 1
+                if proof.values and self.is_alone(proof):
+                    self.take_values(f, proof)
+
+    def is_alone(self, proof: Proof) -> bool:
+        """Whether this is the only time that the message was printed, by the log and by the evaluation."""
+        return proof.count == 1 and self.printed.get(proof, 0) == 1
+
+    def take_values(self, f: Frame, proof: Proof) -> None:
+        """Names and attributes that are unknown get the value that the log shows; what names it is kept in `taken`."""
+        for told in proof.values:
+            try:
+                node = ast.parse(told.expression, mode="eval").body
+            except (SyntaxError, ValueError):
+                continue
+            if not _is_path(node):
+                continue
+            try:
+                held = compile_expression(node)(self, f)
+            except TargetRaise:
+                continue
+            if type(held) is not Unknown:
+                continue
+            value = read_told(told, held.options)
+            if type(value) is Unknown:
+                continue
+            if isinstance(node, ast.Name) and node.id in f.locals:
+                self.heap.set(f.locals, node.id, value)
+            if held.named and "@" not in held.key and not self.trying:
+                self.taken[held.key] = value
 
     def is_open(self, proof: Proof) -> bool:
         """Whether the log holds the message more often than the evaluation has printed it."""
@@ -86,6 +133,9 @@ class Proofs(Core):
         """The side (first: true) of an unknown test in which a proven statement stands."""
         inside = [next((p for p in f.proven if a <= p.first <= b and self.is_open(p)), None) for a, b in spans]
         yes, no = inside
+        for (a, b), proof in zip(spans, inside, strict=True):
+            if proof is None and not self.trying:  # a test that might have printed it as well
+                self.doubts |= {p for p in f.proven if a <= p.first <= b and p in self.used()}
         if (yes is None) == (no is None):
             return None
         proof = yes if yes is not None else no
@@ -93,11 +143,11 @@ class Proofs(Core):
         self.conclude(f, cond, yes is not None, proof)
         return yes is not None
 
-    def conclude(self, f: Frame, cond: Value, truth: bool, proof: Proof) -> None:
+    def conclude(self, f: Frame, cond: Value, truth: bool, proof: Proof, apart: bool = False) -> None:
         text = cond.text if isinstance(cond, Unknown) else show(cond)
         self.learn(cond, truth)
         if len(self.decided) < 200:
-            self.decided.append(Decided(f.module.file, f.stmt.lineno if f.stmt else 0, text, truth, proof))
+            self.decided.append(Decided(f.module.file, f.stmt.lineno if f.stmt else 0, text, truth, proof, apart))
 
     def learn(self, cond: Value, truth: bool) -> None:
         raise NotImplementedError
@@ -142,7 +192,11 @@ class Proofs(Core):
             truth, proof = gone[1], ahead
         else:
             return None
-        self.conclude(f, cond, truth, proof)
+        flip = self.flipped
+        if flip is not None and f.stmt is not None and (flip.file, flip.line) == (f.module.file, f.stmt.lineno):
+            self.learn(cond, not truth)
+            return not truth
+        self.conclude(f, cond, truth, proof, proof not in f.proven)
         return truth
 
     def may_try(self, f: Frame) -> bool:
@@ -152,7 +206,7 @@ class Proofs(Core):
             and self.trying < MAX_NESTED
             and self.trials < MAX_TRIALS
             and self.trial_steps < ALL_TRIAL_STEPS
-            and any(self.is_open(p) for group in self.proofs.values() for p in group)
+            and (any(self.is_open(p) for group in self.proofs.values() for p in group) or any(d.apart for d in self.decided))
         )
 
     def prints_on(self, f: Frame, run: Callable[[], object]) -> frozenset[Proof]:
@@ -171,6 +225,12 @@ class Proofs(Core):
         self.budget = min(self.budget, self.steps + TRIAL_STEPS)
         try:
             run()
+            again = {
+                d.proof
+                for d in more[4]
+                if d.apart and self.printed.get(d.proof, 0) > max(before.get(d.proof, 0), d.proof.count - 1)
+            }
+            self.doubts |= {p for p in again if not self.newly(before, self.printed) & {p}}
             return self.newly(before, self.printed)
         except OutOfBudget:
             return frozenset()
@@ -189,6 +249,32 @@ class Proofs(Core):
                 held[:] = old
 
 
+def _is_path(node: ast.expr) -> bool:
+    """A name, or attributes and plain items of one: reading it again has no effect."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def read_told(told: Told, options: tuple[Value, ...] | None) -> Value:
+    """The value that a printed text stands for; Unknown where it may be several."""
+    unclear = Unknown("?printed", "its text may stand for several values")
+    if MASK in told.text or len(told.text) > MAX_TOLD:
+        return unclear
+    if options is not None:
+        fitting = [o for o in options if type(o) in _PLAIN and (repr(o) if told.literal else str(o)) == told.text]
+        return fitting[0] if len(fitting) == 1 else unclear
+    try:
+        read = ast.literal_eval(told.text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return unclear if told.literal or not told.text.isidentifier() else told.text
+    return read if type(read) in _PLAIN or told.literal else unclear
+
+
+MAX_TOLD = 200  # characters of a value that is taken
+_PLAIN = (str, int, float, bool, type(None))
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
