@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from tests.lab import LabHost, boot, find_labhost
 from triage.protocols import Host
+
+os.environ.setdefault("TRIAGE_CACHE", "off")  # a test never sees an answer that was made before
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -168,7 +168,7 @@ class RecordingTree:
         self._inner = inner
         self._files: dict[str, bytes | None] = {}
         self._listings: dict[str, tuple[str, ...]] = {}
-        self._packages: set[str] = set()
+        self._packages: dict[str, bool] = {}
 
     def read(self, file: str) -> bytes | None:
         if file not in self._files:
@@ -176,9 +176,8 @@ class RecordingTree:
         return self._files[file]
 
     def is_package(self, file: str) -> bool:
-        found = self._inner.is_package(file)
+        found = self._packages[file] = self._inner.is_package(file)
         if found:
-            self._packages.add(file)
             self.list_dir(file)
         return found
 
@@ -190,7 +189,15 @@ class RecordingTree:
     def recorded(self) -> MemoryTree:
         """A tree that gives the same answers to the questions asked so far."""
         files = {name: data for name, data in self._files.items() if data is not None}
-        return MemoryTree(files, {name: names for name, names in self._listings.items() if names or name in self._packages})
+        return MemoryTree(files, {name: names for name, names in self._listings.items() if names or self._packages.get(name)})
+
+    def questions(self) -> dict[tuple[str, str], bytes | bool | tuple[str, ...] | None]:
+        """All that was asked, by the method's name and its argument, with what the tree said."""
+        return {
+            **{("read", name): data for name, data in self._files.items()},
+            **{("is_package", name): found for name, found in self._packages.items()},
+            **{("list_dir", name): names for name, names in self._listings.items()},
+        }
 
 
 def open_tree(path: Path, package: str = "sglang") -> SourceTree:

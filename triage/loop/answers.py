@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -19,15 +19,17 @@ from typing import TypeVar
 
 from platformdirs import user_cache_dir
 
+from triage.analysis.trees import RecordingTree
 from triage.codec import from_json, to_json
 from triage.errors import CaptureError
 from triage.model import JsonValue
-from triage.protocols import Capture, EngineProfile, SourceTree
+from triage.protocols import Capture, EngineProfile
 
 T = TypeVar("T")
 
 SWITCH = "TRIAGE_CACHE"  # "off": keep nothing and look nothing up; else the folder to keep answers in
 KEPT = 200  # answers at most
+_ASKED = {name: name for name in ("read", "is_package", "list_dir")}
 
 
 def recall_answer(cls: type[T], capture: Capture, profile: EngineProfile, make: Callable[[Capture], T]) -> T:
@@ -39,56 +41,28 @@ def recall_answer(cls: type[T], capture: Capture, profile: EngineProfile, make: 
     path = folder / f"{_digest_inputs(cls, capture, profile)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, CaptureError):
         held = json.loads(path.read_bytes())
-        if all(_look(capture.source, *how.split(" ", 1)) == seen for how, seen in held["read"].items()):
+        if all(_digest(getattr(capture.source, _ASKED[how])(name)) == seen for how, name, seen in held["read"]):
             return from_json(cls, held["answer"])
-    tree = _Recorded(capture.source)
+    tree = RecordingTree(capture.source)
     answer = to_json(make(replace(capture, source=tree)))
     with suppress(OSError):
-        _write(folder, path, {"read": tree.seen, "answer": answer})
+        _write(folder, path, {"read": [[*asked, _digest(seen)] for asked, seen in tree.questions().items()], "answer": answer})
     return from_json(cls, answer)
 
 
-class _Recorded:
-    """A source tree that notes what was read of it."""
-
-    def __init__(self, tree: SourceTree) -> None:
-        self.tree = tree
-        self.seen: dict[str, JsonValue] = {}
-
-    def read(self, file: str) -> bytes | None:
-        data = self.tree.read(file)
-        self.seen.setdefault(f"read {file}", _digest(data))
-        return data
-
-    def is_package(self, file: str) -> bool:
-        answer = self.tree.is_package(file)
-        self.seen[f"is_package {file}"] = answer
-        return answer
-
-    def list_dir(self, file: str) -> tuple[str, ...]:
-        names = self.tree.list_dir(file)
-        self.seen[f"list_dir {file}"] = list(names)
-        return names
-
-
-def _look(tree: SourceTree, how: str, file: str) -> JsonValue:
-    match how:
-        case "read":
-            return _digest(tree.read(file))
-        case "is_package":
-            return tree.is_package(file)
-        case _:
-            return list(tree.list_dir(file))
-
-
-def _digest(data: bytes | None) -> str | None:
-    return None if data is None else hashlib.sha256(data).hexdigest()
+def _digest(seen: bytes | bool | Sequence[str] | None) -> JsonValue:
+    """What is kept of a tree's answer: a file's content by its digest."""
+    if isinstance(seen, bytes):
+        return hashlib.sha256(seen).hexdigest()
+    return seen if seen is None or isinstance(seen, bool) else list(seen)
 
 
 def _digest_inputs(cls: type, capture: Capture, profile: EngineProfile) -> str:
     values = (cls.__name__, to_json(capture.meta), to_json(capture.launch), to_json(capture.facts), to_json(capture.models))
     found = hashlib.sha256(json.dumps([*values, repr(profile), _own_state()], sort_keys=True).encode())
-    found.update(repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass"))  # these never leave in a record's JSON form
+    found.update(
+        repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass")
+    )  # not in a record's JSON form
     found.update(hashlib.sha256(capture.log).digest())
     return found.hexdigest()
 
