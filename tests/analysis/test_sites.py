@@ -314,6 +314,32 @@ def test_functions_that_are_handed_on_or_registered_are_entered() -> None:
     assert by_function["grow"].names("setting") == {"mode", "depth"}
 
 
+def test_what_an_outside_object_was_handed_is_called_by_its_later_methods() -> None:
+    tree = package("pass")
+    source = tree.read("small/args.py")
+    assert source is not None
+    head = """
+import argparse
+
+class Old(argparse.Action):
+    def __call__(self, parser, namespace, values):
+        if values != "fine":
+            raise ValueError("no longer")
+
+def add_flags(parser):
+    parser.add_argument("--old", action=Old)
+
+def prepare(argv):
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    parser.parse_args(argv)
+"""
+    changed = source.decode().replace("def prepare(argv):", "def other(argv):") + head
+    condition = the_only(MemoryTree({**tree.files, "small/args.py": changed.encode()}))
+    assert [leg.function for leg in condition.ways[0].legs] == ["the launcher", "prepare", "Old.__call__"]
+    assert ("fact", "the command line") in reads_of(condition, 'values != "fine"')
+
+
 def test_a_view_of_the_args_is_the_args() -> None:
     condition = the_only(
         package(

@@ -307,9 +307,10 @@ class Calls(Expressions):
                 if info is not None and info.module.file in self.files:
                     own = Val(given.reads, frozenset({Inst(thing.info)})) if isinstance(thing, Cls) else None
                     self.handed.append((key, f.node, Func(info, own)))
+        known = union([given, plain(target)])
         for names, node, func in self.handed:
             if node is not f.node and names & key:
-                self.invoke(func.info, [func.bound] if func.bound is not None else [], {}, f, given, func.closure, True)
+                self.invoke(func.info, [func.bound] if func.bound is not None else [], {}, f, known, func.closure, True)
 
     # ------------------------------------------------------------ registries
     def dispatch(self, registry: Registry, args: list[Val], named_args: dict[str, Val], given: Val, f: Frame) -> Val:
