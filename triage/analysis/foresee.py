@@ -37,6 +37,8 @@ from triage.protocols import Capture, EngineProfile, SourceTree
 
 MAX_UNKNOWNS = 12
 MAX_MESSAGE = 160  # characters of a message inside a sentence
+_DECIDING = ("compute_capability", "cuda_version", "gpu_count", "gpu_memory_mib", "gpu_name")  # facts that validation asks for
+_OFFLINE = ("given", "log")  # kinds of captures of no host
 _VERSION = re.compile(r"""^(?:__version__|version)\b[^=\n]*=\s*(?:version\s*=\s*)?["']([0-9][^"'\s]{0,60})["']""", re.MULTILINE)
 
 
@@ -258,9 +260,15 @@ def _say_assumed(assumed: tuple[Unknown, ...]) -> list[Unknown]:
 
 def _say_possible(raised: Raised, capture: Capture) -> Unknown:
     said = f": {raised.message[:MAX_MESSAGE]}" if raised.message else ""
-    settle = "capture the host, or give its facts" if capture.meta.service_kind in ("log", "given") else "the launch itself"
-    if not capture.models:
-        settle = "the model's config.json"
+    missing = [n for n in _DECIDING if getattr(capture.facts, n) is None] if capture.facts.device != "cpu" else []
+    if capture.meta.service_kind not in _OFFLINE:
+        settle = "the launch itself"
+    elif not capture.models:
+        settle = "give --model-config, or capture the host"
+    elif "os.path." in raised.depends or not missing:
+        settle = "capture the host: that tells which files and packages are there"
+    else:
+        settle = f"capture the host, or give --fact {' '.join(f'{n}=...' for n in missing)}"
     return Unknown(f"whether {raised.site_text} raises {raised.exception}{said}", f"it depends on {raised.depends}", settle)
 
 

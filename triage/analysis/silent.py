@@ -16,6 +16,7 @@ from triage.model import Failure, Frame, SilentChange
 from triage.protocols import SourceTree
 
 MAX_TESTS = 3
+MAX_NAMES = 4
 NEAR = 12  # lines between an assignment and the log call that belongs to it
 MAX_MESSAGE = 200  # characters
 
@@ -40,6 +41,10 @@ def _say_why(change: SilentChange, evaluation: Evaluation, options: Options, tre
         tests = [describe_condition(g.text, g.came_out, flag_of) for g in guards_that_tell(site.guards, options)[-MAX_TESTS:]]
         if tests:
             parts.append(" and ".join(dict.fromkeys(tests)))
+    if not parts:  # the tests stand elsewhere, in a helper: what the new value was made from is known all the same
+        names = [flag_of.get(n, n.removeprefix("env:")) for n in sorted(last.reads) if n in flag_of or n.startswith("env:")]
+        if names:
+            parts.append(f"decided from {', '.join(names[:MAX_NAMES])}" + (" and others" if len(names) > MAX_NAMES else ""))
     said = [
         m
         for m in evaluation.messages
