@@ -12,12 +12,15 @@ from triage.analysis.flags import Options
 from triage.analysis.lives.declared import find_declaration
 from triage.analysis.lives.events import Telling
 from triage.analysis.lives.reach import Key, Reach, Reached, is_args
-from triage.analysis.lives.sources import Source, Sources
+from triage.analysis.lives.sources import Source, Sources, last_name
 from triage.analysis.lives.writes import WriteSite, find_constants, find_setters, find_writes
 from triage.model import LifeEvent, SettingLife, Unknown
 from triage.protocols import EngineProfile, SourceTree
 
 __all__ = ["Lives", "find_life"]
+
+MAX_HELPER = 300  # syntax nodes of a function that only answers a question
+HELPER_HOPS = 2
 
 Told = list[tuple[Key, LifeEvent]]
 
@@ -109,16 +112,23 @@ def _names_parts(f: Reached, text: str) -> bool:
 
 
 def _helpers(reach: Reach, name: str) -> frozenset[str]:
-    """Functions on the way that only answer a question which reads the setting."""
-    out: set[str] = set()
+    """Functions on the way that only answer a question which reads the setting, by themselves or through another one."""
+    asking: list[Reached] = []
     for f in reach.reached.values():
-        answers = any(isinstance(n, ast.Return) and n.value is not None for n in f.nodes)
-        acts = any(isinstance(n, ast.Raise | ast.Assert) for n in f.nodes) or len(f.nodes) > 300
-        if not answers or acts or f.definition.node.name.startswith("__"):
-            continue
-        stored = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in f.nodes)
-        if not stored and any(isinstance(n, ast.Attribute) and n.attr == name and is_args(n.value, f.args) for n in f.nodes):
-            out.add(f.node.name)
+        short = len(f.nodes) <= MAX_HELPER and not f.node.name.startswith("__")
+        if short and any(isinstance(n, ast.Return) and n.value is not None for n in f.nodes):
+            acts = any(
+                isinstance(n, ast.Raise | ast.Assert) or (isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+                for n in f.nodes
+            )
+            asking += [] if acts else [f]
+    out = {
+        f.node.name
+        for f in asking
+        if any(isinstance(n, ast.Attribute) and n.attr == name and is_args(n.value, f.args) for n in f.nodes)
+    }
+    for _ in range(HELPER_HOPS):
+        out |= {f.node.name for f in asking if any(isinstance(n, ast.Call) and last_name(n.func) in out for n in f.nodes)}
     return frozenset(out)
 
 

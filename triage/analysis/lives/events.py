@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from triage.analysis.conditions import Scope, atoms
+from triage.analysis.conditions import Scope, atoms, parse_test
 from triage.analysis.guards import Culprit, guards_in
 from triage.analysis.lives.reach import Key, Reach, Reached, is_args, walk_in_order
 from triage.analysis.lives.sources import Source, last_name
@@ -155,7 +155,17 @@ class Telling:
             return False
         if any(re.search(rf"\b{re.escape(h)}\b", text) for h in self.helpers):
             return True
-        return any(r.kind == "setting" and r.name == self.name for a in atoms(text, scope) for r in a.reads)
+        node = parse_test(text)
+        if node is not None and any(self.names_it(n, scope) for n in [node, *walk_in_order(node)]):
+            return True
+        found = [r for a in atoms(text, scope) for r in a.reads]
+        return any((r.kind == "setting" and r.name == self.name) or self.is_helper(r.name) for r in found)
+
+    def names_it(self, node: ast.AST, scope: Scope) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == self.name and is_args(node.value, scope.args_names)
+
+    def is_helper(self, name: str) -> bool:
+        return name.endswith("()") and name[:-2].rpartition(".")[2] in self.helpers
 
     def means_unset(self, guard: Guard, scope: Scope) -> bool:
         """Whether a guard says that nobody has decided the setting yet."""

@@ -67,8 +67,17 @@ class Reach:
         home = sources.get(module)
         if home is not None and self.class_name in home.classes:
             self.args_class = (home, home.classes[self.class_name])
+        self.views = frozenset(self.view_methods())
         for number, stage in enumerate(profile.stages):
             self.enter_stage(stage.call, ((number, 0),))
+
+    def view_methods(self) -> Iterator[str]:
+        """Methods of the args class that only hand out a view of it, as `is_args` looks them up."""
+        for node in self.args_class[1].body if self.args_class is not None else ():
+            if isinstance(node, FunctionNode) and len(node.args.args) == 1:
+                returns = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
+                if returns and all(v is not None and is_args(v, {"self"}) for v in returns):
+                    yield f".{node.name}()"
 
     def enter_stage(self, call: str, key: Key) -> None:
         found: Definition | None = None
@@ -111,10 +120,10 @@ class Reach:
             if isinstance(node, ast.Call):
                 self.follow_call(entered, node, depth)
             elif isinstance(node, ast.Attribute) and is_args(node.value, args):
-                self.follow_method(entered, node, depth, properties=True)
+                self.follow_method(entered, node, depth)
 
     def args_names(self, found: Definition, given: frozenset[str], nodes: tuple[ast.AST, ...]) -> frozenset[str]:
-        names = set(given) | {"server_args"}
+        names = set(given) | {"server_args"} | self.views
         a = found.node.args
         for i, p in enumerate([*a.posonlyargs, *a.args, *a.kwonlyargs]):
             note = ast.unparse(p.annotation) if p.annotation is not None else ""
@@ -146,7 +155,7 @@ class Reach:
         keywords = [k.arg for k in node.keywords if k.arg is not None and is_args(k.value, f.args)]
         func = node.func
         if isinstance(func, ast.Attribute) and is_args(func.value, f.args):
-            self.follow_method(f, func, depth)
+            self.follow_method(f, func, depth, (positions, keywords))
         if not positions and not keywords and not self.names_class(func):
             return
         target = self.sources.define(f.source, func, f.local) if isinstance(func, ast.Name | ast.Attribute) else None
@@ -191,14 +200,18 @@ class Reach:
             return target[1] is self.args_class[1]
         return isinstance(func, ast.Name) and func.id == "cls" and self.is_args_class(f.definition)
 
-    def follow_method(self, f: Reached, node: ast.Attribute, depth: int, properties: bool = False) -> None:
+    def follow_method(
+        self, f: Reached, node: ast.Attribute, depth: int, given: tuple[list[int], list[str]] | None = None
+    ) -> None:
+        """A method of the args class: called with the args object in the `given` places, or (None) a property that is read."""
         if self.args_class is None:
             return
         found = self.sources.method(*self.args_class, node.attr)
         if found is None:
             return
-        is_property = any("property" in last_name(d) for d in found.node.decorator_list)
-        if is_property or not properties:
+        if given is not None:
+            self.enter(f, node, found, frozenset({"self"}) | parameters_at(found, *given), depth)
+        elif any("property" in last_name(d) for d in found.node.decorator_list):
             self.enter(f, node, found, frozenset({"self"}), depth)
 
     def unbound_methods(self, f: Reached, func: ast.Attribute) -> Iterator[Definition]:
@@ -292,6 +305,8 @@ def is_args(node: ast.expr, names: frozenset[str] | set[str]) -> bool:
         return node.id in names
     if isinstance(node, ast.Attribute):
         return node.attr == "server_args"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and f".{node.func.attr}()" in names:
+        return is_args(node.func.value, names)
     if isinstance(node, ast.Call) and node.args:
         name = last_name(node.func).lower()
         return (any(w in name for w in _WRAPPERS) or name in _COPIES) and is_args(node.args[0], names)
