@@ -11,13 +11,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.analysis.snippet_runs import FACTS, TAIL, Story, make_evaluator, plain, really
-from triage.analysis.evaluate import Evaluation, Evaluator
+from tests.analysis.snippet_runs import FACTS, PROFILE, TAIL, Story, make_evaluator, plain, really
+from triage.analysis.evaluate import Evaluation, Evaluator, Program
+from triage.analysis.failure import find_failure
+from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.observed import compare_settings, find_message_values, find_printed_args, name_fields, read_args
 from triage.analysis.records import Match, find_matches
-from triage.analysis.witnesses import make_proofs
-from triage.model import LogRecord
+from triage.analysis.source import find_sites
+from triage.analysis.trees import MemoryTree
+from triage.analysis.witnesses import hear_log, make_proofs
+from triage.model import ExitStatus, Facts, LogRecord
 
 HEAD = f"""\
 import logging
@@ -161,6 +165,16 @@ def test_hostile_messages_end() -> None:
     assert matches(source, "the hostile message " + "a" * 5000, "the hostile message " + "ab" * 2500) != ()
 
 
+def test_a_long_log_keeps_its_start() -> None:
+    source = "logger.info('the first of all messages')\nlogger.info('the last of all messages')\n"
+    noise = [f"a request came in with the number {i}" for i in range(20_000)]
+    found = matches(source, "the first of all messages", *noise, "the last of all messages", "the last of all messages")
+    assert [(m.message, m.log_line, m.count) for m in found] == [
+        ("the first of all messages", 1, 1),
+        ("the last of all messages", 20_002, 2),
+    ]
+
+
 def test_broken_sources_are_passed_over() -> None:
     assert matches("logger.info('the page size is' % (\nlogger.info(f'the page {')\n'''logger.info(", "the page size is") == ()
 
@@ -298,6 +312,48 @@ def test_settings_against_the_printed_ones() -> None:
     assert told == {"a": "1"}
     assert len(against) == 1
     assert "'x'" in against[0] and "'y'" in against[0] and against[0].startswith("b ")
+
+
+# ---------------------------------------------------------------- a log and a launch
+def test_a_log_is_heard() -> None:
+    """A bare log with a message and a printed value: what was supposed becomes known, and each has its evidence."""
+    source = write(
+        "if A:\n    logger.info('the fast way is taken here')\n    n = 1\nelse:\n    n = 2\n"
+        "assert n != 1, f'{n} is the fast way, which this host does not have'"
+    )
+    story, _found = run(source, (True, False, False))
+    lines = source.split("\n")
+    line = next(i for i, text in enumerate(lines, 1) if text.strip().startswith("assert"))
+    assert (story.exception, story.line) == ("AssertionError", line)
+    path = "/opt/site/toy/main.py"
+    text = (
+        "[2026-05-11 23:23:32] the fast way is taken here\n"
+        "Traceback (most recent call last):\n"
+        f'  File "{path}", line {line}, in work\n    {lines[line - 1].strip()}\n'
+        f"AssertionError: {story.message}\n"
+    )
+    log = read_log(text.encode())
+    failure = find_failure(log, ExitStatus(1), "toy")
+    assert failure is not None
+    tree = MemoryTree({"toy/__init__.py": b"", "toy/main.py": (source + TAIL).encode()})
+    sites, _lost = find_sites(failure, tree)
+    evaluator = Evaluator(Program(tree, "toy"), PROFILE, Facts(), {}, (), optimistic=True)
+    before = evaluator.evaluate([])
+    assert (before.verdict, before.raised) == ("unknown", None)
+
+    def agrees(one: Evaluation) -> bool:
+        return one.raised is not None and one.raised.site is not None and one.raised.site.line == line
+
+    heard = hear_log(log, failure, complete_path(sites, tree, failure), evaluator, [], (), agrees)
+    assert heard.evaluation.verdict == "fails"
+    assert heard.evaluation.observed == {"torch.cuda.is_available()": True}
+    message, said = heard.evidence
+    assert (message.log_line, message.location and message.location.line) == (
+        1,
+        next(i for i, t in enumerate(lines, 1) if "fast way is" in t),
+    )
+    assert "n = 1" in said.text
+    assert heard.unknowns == ()
 
 
 # ---------------------------------------------------------------- the failing message

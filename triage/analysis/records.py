@@ -68,7 +68,7 @@ class Match:
 def find_matches(records: Sequence[LogRecord], sources: Iterable[tuple[str, str]]) -> tuple[Match, ...]:
     """The messages that statements of the sources (file, text) printed, in the order of the log; each message once.
 
-    Work is bounded: at most MAX_MESSAGES distinct messages, the last ones; of each at most MAX_MESSAGE characters.
+    Work is bounded: at most MAX_MESSAGES distinct messages, the first and the last ones; of each at most MAX_MESSAGE characters.
     """
     lines = _Lines(records)
     found: dict[int, list[tuple[Template, Statement, tuple[int, tuple[str | None, ...]]]]] = {}
@@ -147,21 +147,21 @@ class _Lines:
 
     def __init__(self, records: Sequence[LogRecord]) -> None:
         seen: dict[str, list[int]] = {}  # message -> first line, count, whether it bears a stamp
-        for record in reversed(records):
+        for record in records:
             text = record.text[:MAX_MESSAGE].strip()
-            if not text:
-                continue
             held = seen.get(text)
             if held is not None:
                 held[1] += 1
-                held[0] = record.first
-            elif len(seen) < MAX_MESSAGES:
+            elif text:
                 seen[text] = [record.first, 1, record.stamp is not None]
+        kept = list(seen)
+        if len(kept) > MAX_MESSAGES:  # a start prints first, a failure last
+            kept = kept[: MAX_MESSAGES // 2] + kept[-(MAX_MESSAGES // 2) :]
         self.starts: list[int] = []
         self.held: list[tuple[str, int, int]] = []
         self.stamped: list[bool] = []
         at = 1
-        for text in reversed(seen):
+        for text in kept:
             self.starts.append(at)
             first, count, stamped = seen[text]
             self.stamped.append(bool(stamped))

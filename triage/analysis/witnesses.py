@@ -12,7 +12,7 @@ from triage.analysis.records import Match, Statement, find_matches
 from triage.model import Evidence, Failure, Location, Log, LogRecord, PathCondition, Unknown
 
 MAX_EVIDENCE = 8
-MAX_RECORDS = 100_000  # the last ones before the failure
+MAX_RECORDS = 200_000  # of one run: the first and the last ones
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def hear_log(
 
 
 def run_records(log: Log, failure: Failure) -> tuple[LogRecord, ...]:
-    """The records of the failure's own run before it, of the process that failed: at most the last MAX_RECORDS."""
+    """The records of the failure's own run before it, of the process that failed: at most MAX_RECORDS."""
     older = max((s.line for s in failure.set_aside if "older run" in s.why), default=0)
     first = failure.first if failure.first is not None else 1 << 60
     rank = failure.ranks[0] if failure.ranks else None
     found = [r for r in log.records if older < r.first < first and r.rank in (None, rank)]
-    return tuple(found[-MAX_RECORDS:])
+    return tuple(found if len(found) <= MAX_RECORDS else found[: MAX_RECORDS // 2] + found[-MAX_RECORDS // 2 :])
 
 
 def _with_proofs(
