@@ -112,6 +112,13 @@ def test_what_no_edit_repairs_has_no_patch(tmp_path: Path) -> None:
     assert any(u["what"] == "a patch" for u in found["unknowns"])
 
 
+def test_a_patch_that_touches_something_protected_needs_consent() -> None:
+    found = check("--model-path toy --port abc", code=1)
+    assert (found["outcome"], found["failure"]["kind"]) == ("needs_consent", "usage")
+    assert found["patches"][0]["edits"] == [{"action": "set", "name": "--port", "old": "abc", "new": "8123"}]
+    assert not any(u["what"] == "a patch" for u in found["unknowns"])
+
+
 # ------------------------------------------------------------------------------------------------ what passes
 def test_a_launch_that_passes_and_what_it_changes_silently() -> None:
     found = check(GOOD, "--fact", "device=cpu", code=0)

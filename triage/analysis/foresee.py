@@ -165,6 +165,9 @@ class _Seer:
         reached = self.search_from(chain, walker)
         if reached is not None:
             return reached, (self.join(reached),), "patch"
+        consent = find_patches(self.pool.get, replace(self.context, protected=True), limits=self.limits.consent)
+        if consent.patches:
+            return walker.follow_patch(consent.patches[0]), consent.patches, "needs_consent"
         if not search.complete:
             why = f"the search was cut after {search.evaluations} evaluations of the whole validation"
             self.unknowns.append(Unknown("whether a patch exists", why))
@@ -173,9 +176,6 @@ class _Seer:
             self.unknowns.append(
                 Unknown("a patch", text, "the failure may hang on the model or the hardware, which flags do not change")
             )
-        consent = find_patches(self.pool.get, replace(self.context, protected=True), limits=self.limits.consent)
-        if consent.patches:
-            return walker.follow_patch(consent.patches[0]), consent.patches, "needs_consent"
         return chain, (), "no_patch"
 
     def search_from(self, chain: Chain, walker: Walker) -> Chain | None:
