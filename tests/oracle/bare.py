@@ -14,10 +14,9 @@ from tests.oracle.real import Answer, Evaluators
 from triage.analysis.diagnose import complete_facts, find_trail
 from triage.analysis.evaluate import Evaluation, Evaluator
 from triage.analysis.failure import find_failure
-from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.source import find_sites
-from triage.model import CaptureMeta, ExitStatus, Facts
+from triage.model import CaptureMeta, ExitStatus, Facts, PathCondition
 from triage.protocols import Capture
 
 META = CaptureMeta("local", "launch.log", "log", "sglang", None, None, None, None, ExitStatus(code=1))
@@ -44,7 +43,7 @@ class Bare:
         trail = ()
         if failure is not None:
             sites, _lost = find_sites(failure, tree)
-            trail = find_trail(failure, complete_path(sites, tree, failure), profile)
+            trail = find_trail(failure, PathCondition(sites), profile)
         said = self.get(env).evaluate(argv, trail)
         settled = said.verdict == "unknown" and said.raised is None and not said.possible and not said.why
         return replace(said, verdict="passes") if settled and not real.log else said

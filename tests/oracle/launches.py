@@ -120,6 +120,37 @@ def make_launches(
     return out
 
 
+def make_argument_lists(
+    actions: Sequence[Action], models: Sequence[str], count: int, seed: int, folder: Path
+) -> list[tuple[tuple[str, ...], dict[str, str], frozenset[str]]]:
+    """Lists that try the parser, not validation: (words, texts of the files that they name, what they make use of)."""
+    rng = random.Random(seed)
+    usable = [a for a in actions if a["flags"] and a["dest"] not in ("help", "version", "config")]
+    names = [f for a in actions for f in a["flags"] if f.startswith("--")]
+    config = any("--config" in a["flags"] for a in actions)
+    deck: list[Action] = []
+    out = []
+    while len(out) < count:
+        maker = _Maker(rng, models, names, often=4.0)
+        chosen = []
+        for _ in range(rng.choice((1, 2, 3, 4))):
+            deck = deck or rng.sample(usable, len(usable))
+            chosen.append(deck.pop())
+        parts = [["--model-path", rng.choice(models)], *(maker.words(a) for a in chosen)]
+        if rng.random() < 0.25:
+            parts.append(maker.words(rng.choice(chosen), "repeated"))
+        texts: dict[str, str] = {}
+        if config and rng.random() < 0.25:
+            path = folder / f"list-{len(out)}.{rng.choice(('yaml', 'yaml', 'yml', 'txt'))}"
+            texts[str(path)] = maker.yaml(actions)
+            path.write_text(texts[str(path)])
+            parts.insert(rng.randrange(len(parts) + 1), ["--config", str(path)])
+        argv = [word for part in parts for word in part]
+        argv = maker.damage(argv) if rng.random() < 0.08 else argv
+        out.append((tuple(argv), texts, frozenset(maker.kinds)))
+    return out
+
+
 def _environments(rng: random.Random, variables: Sequence[str]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Few, because the real package is imported once for each."""
     out = []
@@ -132,8 +163,10 @@ def _environments(rng: random.Random, variables: Sequence[str]) -> list[tuple[st
 class _Maker:
     """Words of one launch; `kinds` says what of argparse they make use of."""
 
-    def __init__(self, rng: random.Random, models: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(self, rng: random.Random, models: Sequence[str], names: Sequence[str], often: float = 1.0) -> None:
+        """`often`: how many times more often than usual a flag is spelled in an unusual way."""
         self.rng = rng
+        self.often = often
         self.models = models
         self.names = names
         self.kinds: set[str] = set()
@@ -167,7 +200,7 @@ class _Maker:
         rng = self.rng
         if not flag.startswith("--") or len(flag) < 6:
             return flag
-        dice = rng.random()
+        dice = rng.random() / self.often
         if dice < 0.07:
             own = [n for n in range(3, len(flag)) if sum(x.startswith(flag[:n]) for x in self.names) == 1]
             short = min(own, default=len(flag))

@@ -30,6 +30,7 @@ from triage.analysis.evaluate.values import (
 from triage.analysis.outline import fill_body
 
 PLAIN_TYPES = (str, bytes, int, float, bool, list, tuple, dict, set, frozenset, range, argparse.Namespace, re.Pattern, re.Match)
+ACTION = External("argparse.Action")
 _SAFE_DUNDERS = {"__name__", "__qualname__", "__doc__", "__module__"}
 
 
@@ -223,6 +224,8 @@ class Attributes(Operations):
             if plain is not ABSENT:
                 return self.plain_method(plain, name)
         if isinstance(cls, Class) and cls.external_bases() and cls.kind in ("plain", "action"):
+            if cls.external_bases() == [ACTION] and not hasattr(argparse.Action, name):
+                return ABSENT
             return Unknown(f"{show(obj)}.{name}", f"{cls.name} has a base class outside the package")
         return ABSENT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from triage.analysis.evaluate import limits
 from triage.analysis.evaluate.imports import Imports
@@ -56,6 +56,8 @@ class Calls(Imports):
             return self.call_external(target, args, named)
         if kind is Unknown:
             if target.options and all(isinstance(o, (Func, Native, Bound, Class)) for o in target.options):
+                if any(not isinstance(o, Native) or o.name in MUTATORS for o in target.options):
+                    return self.on_each(target, lambda o: self.call(o, list(args), dict(named)))
                 good = self.each_option(target.options, lambda o: self.call(o, list(args), dict(named)), target.key)
                 value = good[0]
                 for one in good[1:]:
@@ -124,22 +126,24 @@ class Calls(Imports):
                 return special
         if isinstance(value, (list, dict, set)) and name in MUTATORS:
             self.heap.touch(value)
-            if name in ("sort",) and (has_unknown(value) or has_unknown(args)):
-                return None
+            vague = self.change_vaguely(value, name, args)
+            if vague is not ABSENT:
+                return vague
             if name in ("extend", "update", "difference_update", "intersection_update") and args:
                 items = args[0] if isinstance(args[0], dict) else self.iterate(args[0])
                 if items is None:
                     unknown = first_unknown(args)
-                    if isinstance(value, list):
-                        value.append(Maybe(Unknown(f"item of {unknown.key}", unknown.why), unknown.why))
+                    if name.endswith("_update"):
+                        self.loosen(value, unknown.why)
+                    else:
+                        item = Maybe(Unknown(f"item of {unknown.key}", unknown.why), unknown.why)
+                        (value.append if isinstance(value, list) else cast("set[Value]", value).add)(item)
                     return None
                 args = [items, *args[1:]]
-            if name in ("remove", "discard") and any(isinstance(a, Unknown) for a in args):
-                return None
             args = [self.as_plain_callable(a) if isinstance(a, (Func, Native, Bound)) and name == "sort" else a for a in args]
             named = {k: self.as_plain_callable(v) if isinstance(v, (Func, Native, Bound)) else v for k, v in named.items()}
             return self.run_plain(getattr(value, name), args, named)
-        if has_unknown(args) or has_unknown(named) or (has_unknown(value) and name not in ("count", "copy")):
+        if has_unknown(args) or has_unknown(named) or (has_unknown(value) and name != "copy"):
             unknown = first_unknown([value, *args, *named.values()])
             if isinstance(value, str) and name == "format":
                 return Unknown(f"text({value})", unknown.why)
@@ -150,6 +154,33 @@ class Calls(Imports):
         return self.run_plain(
             getattr(value, name), [self.as_argument(a) for a in args], {k: self.as_argument(v) for k, v in named.items()}
         )
+
+    def change_vaguely(self, value: Value, name: str, args: list[Value]) -> Value:
+        """A method that changes a list or set whose items are not all known, or by something unknown; ABSENT where it is
+        to be run as it is."""
+        if isinstance(value, dict) or name not in ("sort", "remove", "discard", "pop", "insert"):
+            return ABSENT
+        loose = any(isinstance(x, Maybe) for x in value)
+        unsure = loose or has_unknown(args, 1) or (name in ("sort", "remove", "discard") and has_unknown(value))
+        if not unsure:
+            return ABSENT
+        one = first_unknown([value, *args])
+        if name == "sort":
+            items = [Unknown(f"?item {i}", one.why) for i in range(len(value))]
+            value[:] = [Maybe(x, one.why) for x in items] if loose else items
+            return None
+        if name == "insert":
+            if loose or isinstance(args[0], Unknown):
+                self.scatter(value, Maybe(args[-1], one.why))
+                return None
+            return ABSENT
+        if name != "discard":
+            sure = name == "remove" and any(self.truth(self.compare("==", x, args[0])) is True for x in value)
+            sure = sure or (name == "pop" and any(not isinstance(x, Maybe) for x in value) and not has_unknown(args))
+            if not sure:
+                self.maybe(TargetRaise(IndexError if name == "pop" and isinstance(value, list) else ValueError, ()), one.why)
+        self.loosen(value, one.why)
+        return Unknown(f"?{name}", one.why) if name == "pop" else None
 
     def plain_options(self, value: Value, name: str, args: list[Value]) -> Value | None:
         if len(args) == 1 and isinstance(args[0], Unknown) and args[0].options and not has_unknown(value):
@@ -178,6 +209,12 @@ class Calls(Imports):
             key = self.plain_of(args[0])
             default = args[1] if len(args) > 1 else None
             if isinstance(key, Unknown):
+                if name != "get":
+                    self.loosen(value, f"{name} of an unknown key")
+                if name == "setdefault":
+                    value[Unknown(f"?key {show(key)}", "unknown key")] = Maybe(default, show(key))
+                if name == "pop" and len(args) == 1:
+                    self.maybe(TargetRaise(KeyError, (key,)), key.why)
                 if key.options:
                     results = [self.call_dict(value, "get", [o, default], {}) for o in key.options]
                     merged = results[0]
@@ -207,12 +244,17 @@ class Calls(Imports):
             return self.iterate(value)
         if name == "update":
             self.heap.touch(value)
-            for source in [*args, named]:
+            for source in map(self.to_read, [*args, named]):
                 if isinstance(source, dict):
                     for k, v in source.items():
                         value[k] = join(value.get(k, ABSENT), v.value, v.why) if isinstance(v, Maybe) else v
                 else:
                     pairs = self.iterate(source)
+                    if pairs is None:
+                        unknown = first_unknown([source])
+                        for k, v in value.items():
+                            value[k] = join(v, Unknown(f"?value of {show(k)}", unknown.why), unknown.why)
+                        value[Unknown("?key", unknown.why)] = Maybe(Unknown("?value", unknown.why), unknown.why)
                     for pair in pairs or []:
                         if isinstance(pair, (tuple, list)) and len(pair) == 2:
                             value[pair[0]] = pair[1]

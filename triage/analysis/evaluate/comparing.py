@@ -193,6 +193,9 @@ class Comparing(World):
 
     def contains(self, box: Value, item: Value) -> Value:
         if isinstance(box, Unknown):
+            if box.options:
+                tried = self.each_option(box.options, lambda o: self.contains(o, item), box.key)
+                return self.from_options(tried, f"({show(item)} in {show(box)})", box.why)
             return Unknown(f"({show(item)} in {show(box)})", box.why)
         if isinstance(item, Unknown) and item.options and isinstance(box, (dict, list, tuple, set, frozenset)):
             tried = self.each_option(item.options, lambda o: self.contains(box, o), item.key)

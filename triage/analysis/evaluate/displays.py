@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import Run, compile_expression
 from triage.analysis.evaluate.targets import compile_narrowing, compile_target
-from triage.analysis.evaluate.values import Maybe, Unknown, Value, show
+from triage.analysis.evaluate.values import ABSENT, Maybe, Unknown, Value, join, show
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -44,10 +44,11 @@ def compile_dict(node: ast.Dict) -> Run:
         out: dict[Value, Value] = {}
         for key, value in items:
             if key is None:
-                more = value(w, f)
+                more = w.to_read(value(w, f))
                 if type(more) is not dict:
                     return Unknown(f"{{**{show(more)}}}", f"its keys depend on {show(more)}")
-                out.update(more)
+                for k, v in more.items():
+                    out[k] = join(out.get(k, ABSENT), v.value, v.why) if isinstance(v, Maybe) else v
             else:
                 name = key(w, f)
                 if isinstance(name, Unknown):

@@ -104,7 +104,7 @@ def _call(node: ast.Call) -> Run:
             values = [one(w, f) for one in plain]
         named: dict[str, Value] = {}
         for key, one in keywords:
-            value = one(w, f)
+            value = one(w, f) if key is not None else w.to_read(one(w, f))
             if key is not None:
                 named[key] = value
             elif type(value) is dict:

@@ -82,6 +82,8 @@ class ExternalModel:
             if facts.device is None:
                 return Unknown(path, "the kind of device is not known")
             return None if facts.device != path.rpartition(".")[2] else Unknown(path, "its version is not known", ("6.0",))
+        if path.startswith("argparse.") and path.endswith(".__name__"):
+            return path.split(".")[-2]
         if path.endswith(".__version__"):
             version = facts.packages.get(normal_name(path.split(".")[0]))
             return version if version is not None else Unknown(path, "the installed version is not known")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from triage.analysis.evaluate import iteration
 from triage.analysis.evaluate.iteration import unknown_of
 from triage.analysis.evaluate.operations import OURS
+from triage.analysis.evaluate.parser import is_action
 from triage.analysis.evaluate.values import (
     ABSENT,
     Bound,
@@ -54,6 +55,8 @@ def _isinstance(w: Machine, args: Args, named: Named) -> Value:
             return Unknown(f"isinstance({show(value)}, {show(kinds)})", f"{show(value)} is outside the package")
         if isinstance(value.cls, Class):
             return kinds in value.cls.mro or kinds is object
+        if isinstance(value.cls, External) and value.cls.path.startswith("argparse.") and isinstance(kinds, External):
+            return is_action(value.cls, kinds)
         return kinds is value.cls or kinds is object
     if isinstance(value, TargetRaise):
         return w.matches_handler(value, kinds)
@@ -324,8 +327,9 @@ def construct(w: Machine, cls: type, args: Args, named: Named) -> Value:
 def _dict(w: Machine, args: Args, named: Named) -> Value:
     out: dict[Value, Value] = {}
     if args:
-        if isinstance(args[0], dict):
-            out.update(args[0])
+        source = w.to_read(args[0])
+        if isinstance(source, dict):
+            out.update(source)
         else:
             items = w.iterate(args[0])
             if items is None:

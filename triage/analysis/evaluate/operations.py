@@ -44,6 +44,14 @@ def _is_generic(value: Value) -> bool:
     return type(value) is Instance and type(value.cls) is External and value.cls.path == "typing.generic"
 
 
+def merge_dicts(options: tuple[Value, ...], why: str) -> dict[Value, Value]:
+    """The mapping that is one of several, to be read: keys that some of them lack are there on some paths only."""
+    out: dict[Value, Value] = dict(options[0])
+    for one in options[1:]:
+        out = {k: join(out.get(k, ABSENT), one.get(k, ABSENT), why) for k in [*out, *(k for k in one if k not in out)]}
+    return out
+
+
 class Operations(Texts):
     """What expressions do with values."""
 
@@ -96,6 +104,15 @@ class Operations(Texts):
             self.maybe(raised[0], why)
         return results
 
+    def on_each(self, value: Unknown, run: Callable[[Value], Value]) -> Value:
+        """The joined result of an action on the one object that the value is: what it changes is changed on its path only."""
+        options = value.options or ()
+        if len(options) < 2 or self.optimistic:
+            return run(options[-1]) if options else Unknown(f"?{value.key}", value.why)
+        rest = Unknown(value.key, value.why, options[1:])
+        which = Unknown(f"?{value.key} is the first", value.why)
+        return self.fork_value(self.stack[-1], which, lambda: run(options[0]), lambda: self.on_each(rest, run))
+
     def union(self, symbol: str, a: Value, b: Value) -> Value:
         if symbol != "|":
             return External(f"({show(a)} {symbol} {show(b)})")
@@ -116,6 +133,8 @@ class Operations(Texts):
         return not (isinstance(a, (str, list)) and isinstance(b, (str, list)) and len(a) + len(b) > MAX_SIZE)
 
     def in_place(self, symbol: str, a: Value, b: Value) -> Value:
+        if isinstance(a, Unknown) and a.options and any(isinstance(o, (list, set, dict)) for o in a.options):
+            return self.on_each(a, lambda o: self.in_place(symbol, o, b))
         if isinstance(a, list) and symbol == "+" and not isinstance(b, Unknown):
             items = self.iterate(b)
             if items is not None:
@@ -137,12 +156,12 @@ class Operations(Texts):
 
     def get_item(self, box: Value, index: Value) -> Value:
         if isinstance(box, Unknown) or isinstance(index, (Unknown, Maybe)):
+            if isinstance(box, Unknown) and box.options:
+                good = self.each_option(box.options, lambda o: self.get_item(o, index), box.key)
+                return self.join_all(good, box.why)
             if isinstance(index, Unknown) and index.options and isinstance(box, (dict, list, tuple)):
                 good = self.each_option(index.options, lambda o: self.get_item(box, o), index.key)
-                result = good[0]
-                for one in good[1:]:
-                    result = join(result, one, index.why)
-                return result
+                return self.join_all(good, index.why)
             one = box if isinstance(box, Unknown) else index
             return self.told(Unknown(f"{show(box)}[{show(index)}]", one.why))
         if isinstance(box, (Class, External, Native)):
@@ -170,6 +189,12 @@ class Operations(Texts):
         self.maybe(missing, f"not {value.why}")
         return value.value
 
+    def join_all(self, values: Sequence[Value], why: str) -> Value:
+        result = values[0]
+        for one in values[1:]:
+            result = join(result, one, why)
+        return result
+
     def subscript_type(self, box: Value, index: Value) -> Value:
         """`Optional[int]` and the like: the type itself is never needed here, except enum members by name."""
         if isinstance(box, Class) and box.kind == "enum" and isinstance(index, str):
@@ -180,12 +205,22 @@ class Operations(Texts):
         return Instance(External("typing.generic"), {"origin": box, "args": index})
 
     def set_item(self, box: Value, index: Value, value: Value) -> None:
+        if isinstance(box, Unknown) and box.options:
+            self.on_each(box, lambda o: self.set_item(o, index, value))
+            return
         if isinstance(box, (list, dict)):
             index = self.plain_of(index)
             if isinstance(index, (Unknown, Maybe)):
                 self.heap.touch(box)
+                for key in list(box) if isinstance(box, dict) else range(len(box)):
+                    if self.truth(self.compare("==", key, index)) is not False:
+                        box[key] = join(box[key], value, show(index))
                 if isinstance(box, dict):
                     box[Unknown(f"?key {show(index)}", "unknown key")] = Maybe(value, show(index))
+                return
+            if isinstance(box, list) and any(isinstance(x, Maybe) for x in box):
+                self.loosen(box, f"one of {len(box)} is replaced")
+                self.scatter(box, Maybe(value, show(index)))
                 return
             self.heap.touch(box)
             self.native(box.__setitem__, index, value)
@@ -196,12 +231,42 @@ class Operations(Texts):
             elif "__items__" in box.attrs:
                 self.set_item(box.attrs["__items__"], index, value)
 
+    def loosen(self, box: Value, why: str) -> None:
+        """Each item of a container may be gone, or stand elsewhere."""
+        self.heap.touch(box)
+        if isinstance(box, dict):
+            for key, held in box.items():
+                box[key] = held if isinstance(held, Maybe) else Maybe(held, why)
+            return
+        items = [x if isinstance(x, Maybe) else Maybe(x, why) for x in box]
+        box.clear()
+        box.extend(items) if isinstance(box, list) else box.update(items)
+
+    def scatter(self, box: list[Value], item: Maybe) -> None:
+        """An item that stands somewhere among others."""
+        self.heap.touch(box)
+        box[:] = [item, *(x for held in box for x in (held, item))]
+
     def delete_item(self, box: Value, index: Value) -> None:
+        if isinstance(box, Unknown) and box.options:
+            self.on_each(box, lambda o: self.delete_item(o, index))
+            return
         if isinstance(box, Instance) and "__items__" in box.attrs:
             box = box.attrs["__items__"]
+        if isinstance(box, (list, dict)) and (
+            isinstance(index, Unknown) or (isinstance(box, list) and any(isinstance(x, Maybe) for x in box))
+        ):
+            self.loosen(box, f"{show(index)} is deleted")
+            return
         if isinstance(box, (list, dict)) and not isinstance(index, Unknown):
             self.heap.touch(box)
             self.native(operator.delitem, box, index)
+
+    def to_read(self, value: Value) -> Value:
+        """A value as a mapping to be read, where it is one of several; else the value."""
+        if isinstance(value, Unknown) and value.options and all(type(o) is dict for o in value.options):
+            return merge_dicts(value.options, value.why)
+        return value
 
     def iterate(self, value: Value) -> list[Value] | None:
         """The items of a value, or None when they cannot be known. Maybe items stay wrapped."""
@@ -210,7 +275,8 @@ class Operations(Texts):
         if isinstance(value, Unknown):
             if value.options is not None and len(value.options) == 1:
                 return self.iterate(value.options[0])
-            return None
+            merged = self.to_read(value)
+            return self.iterate(merged) if merged is not value else None
         if isinstance(value, dict):
             return [Maybe(k, v.why) if isinstance(v, Maybe) else k for k, v in value.items()]
         if isinstance(value, (set, frozenset)):

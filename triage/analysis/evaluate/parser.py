@@ -123,10 +123,17 @@ def action_objects(parser: Any) -> list[Value]:
         attrs: dict[str, Value] = {
             "option_strings": list(action.option_strings), "dest": action.dest, "nargs": action.nargs, "const": action.const,
             "default": action.default, "choices": action.choices, "required": action.required, "type": action.type,
+            "help": action.help, "metavar": action.metavar,
         }  # fmt: skip
-        name = type(action).__name__
-        out.append(Instance(External(f"argparse.{name}"), attrs, opaque=f"action {action.dest}"))
+        custom = getattr(action, "triage_custom", None)
+        out.append(Instance(custom or External(f"argparse.{type(action).__name__}"), attrs))
     return out
+
+
+def is_action(cls: External, wanted: External) -> bool:
+    """Whether one class of argparse is another, or derives from it."""
+    one, other = (getattr(argparse, c.path.rpartition(".")[2], None) for c in (cls, wanted))
+    return isinstance(one, type) and isinstance(other, type) and issubclass(one, other)
 
 
 def usage_error(message: str) -> TargetRaise:
@@ -216,7 +223,7 @@ def _converter(w: Machine, fn: Value) -> Any:
                 raise ValueError(str(exc.message)) from None
             raise
 
-    convert.__name__ = str(getattr(fn, "name", getattr(fn, "path", "value")))
+    convert.__name__ = str(getattr(fn, "name", getattr(fn, "path", "value"))).rpartition(".")[2]
     return convert
 
 
@@ -239,9 +246,11 @@ def _custom_action(w: Machine, cls: Class) -> type[argparse.Action]:
                     base[key] = value
             if "nargs" not in self.target.attrs and "nargs" not in named and cls.lookup("__triage_flag__") is not ABSENT:
                 base["nargs"] = 0
+            self.kept = dict(self.target.attrs)  # a parser outlives the evaluation that built it, whose writes are undone
             super().__init__(list(option_strings), dest, **base)
 
         def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+            self.target.attrs.update(self.kept)
             self.target.attrs.update({"dest": self.dest, "option_strings": list(self.option_strings), "const": self.const})
             w.call(cls.lookup("__call__"), [self.target, _wrap(parser), namespace, values, option_string])
 

@@ -380,8 +380,6 @@ def join(a: Value, b: Value, why: str) -> Value:
     if isinstance(a, Maybe) or isinstance(b, Maybe):
         inner = join(a.value if isinstance(a, Maybe) else a, b.value if isinstance(b, Maybe) else b, why)
         return Maybe(inner, why)
-    if type(a) is dict and type(b) is dict:
-        return {k: join(a.get(k, ABSENT), b.get(k, ABSENT), why) for k in [*a, *(k for k in b if k not in a)]}
     if type(a) is tuple and type(b) is tuple and len(a) == len(b):
         return tuple(join(x, y, why) for x, y in zip(a, b, strict=True))
     left, right = options_of(a), options_of(b)
