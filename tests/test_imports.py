@@ -40,7 +40,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "libcst": ("analysis/",),
     "rich": ("report/", "cli/"),
     "jinja2": ("report/html.py",),
-    "platformdirs": ("loop/session.py",),
+    "platformdirs": ("loop/places.py",),
     "filelock": ("loop/session.py",),
     "yaml": ("analysis/evaluate/yaml_text.py",),
 }

@@ -17,11 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from platformdirs import user_cache_dir
-
 from triage.analysis.trees import RecordingTree
 from triage.codec import from_json, to_json
 from triage.errors import CaptureError
+from triage.loop.places import find_cache_folder
 from triage.model import JsonValue
 from triage.protocols import Capture, EngineProfile
 
@@ -60,9 +59,7 @@ def _digest(seen: bytes | bool | Sequence[str] | None) -> JsonValue:
 def _digest_inputs(cls: type, capture: Capture, profile: EngineProfile) -> str:
     values = (cls.__name__, to_json(capture.meta), to_json(capture.launch), to_json(capture.facts), to_json(capture.models))
     found = hashlib.sha256(json.dumps([*values, repr(profile), _own_state()], sort_keys=True).encode())
-    found.update(
-        repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass")
-    )  # not in a record's JSON form
+    found.update(repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass"))  # not in a record's JSON form
     found.update(hashlib.sha256(capture.log).digest())
     return found.hexdigest()
 
@@ -79,7 +76,7 @@ def _folder() -> Path | None:
     told = os.environ.get(SWITCH)
     if told == "off":
         return None
-    return Path(told) if told else Path(user_cache_dir("triage")) / "answers"
+    return Path(told) if told else find_cache_folder() / "answers"
 
 
 def _write(folder: Path, path: Path, entry: dict[str, JsonValue]) -> None:

@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from platformdirs import user_state_dir
 
 from triage.codec import from_json, to_json
 from triage.errors import CaptureError, LockedError, UsageError
+from triage.loop.places import find_state_folder
 from triage.model import SCHEMA, JsonValue, Session
 
 STATE_VARIABLE = "TRIAGE_STATE_DIR"
@@ -71,7 +71,7 @@ class SessionStore:
     """The state folder: `directory`, else $TRIAGE_STATE_DIR, else the user's XDG state folder for triage."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.root = directory or Path(os.environ.get(STATE_VARIABLE) or user_state_dir("triage"))
+        self.root = directory or Path(os.environ.get(STATE_VARIABLE) or find_state_folder())
 
     def create(self) -> str:
         """Make the folder of a new session and give its id. Raises UsageError when the state folder cannot be written."""
