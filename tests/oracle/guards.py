@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     figures = {r: survey_release(r) for r in given.releases if why_absent(r) is None}
     print("# Path conditions of the validation code\n")
-    print("Printed by `python -m tests.oracle.guards`; with `--launches N` also compared with real failures.\n")
+    compared = f"also compared with real failures (here {given.launches})"
+    print(f"Printed by `python -m tests.oracle.guards`; with `--launches N` {compared}.\n")
     print(_ABOUT)
     print("| release | files | sites | reached | no opaque atom | share of reached | of all sites | ways | functions | CPU s |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
