@@ -133,7 +133,7 @@ class _Searcher:
             return
         args, env = launch
         key = (args, tuple(sorted(env.items())), node.size, node.start)
-        if key in self.seen or (node.units and key[:2] in self.skip) or self.shapes[node.shape] >= _SAME_SHAPE:
+        if key in self.seen or (node.units and key[:2] in self.skip) or self.shapes[node.shape] >= self.enough(node):
             return
         if not node.delayed and node.size == 1 and not node.start and self.stuck[node.shape] >= _ALIKE:
             late = replace(node, cost=round(node.cost + _DELAY, 3), delayed=True)
@@ -164,6 +164,14 @@ class _Searcher:
         elif evaluation.raised is not None and evaluation.raised.usage and len(node.units) < self.limits.edits:
             for candidate in find_candidates(evaluation.raised, evaluation, context, evaluator):
                 self.push(node, (candidate,))
+
+    def enough(self, node: _Node) -> int:
+        """How many patches with the same edits but for their values are wanted: one that is proved and loses nothing will do."""
+        good = any(
+            f.patch.certainty == "proved" and not f.patch.losses and {(e.action, e.name) for e in f.patch.edits} == node.shape
+            for f in self.found
+        )
+        return 1 if good else _SAME_SHAPE
 
     def accept(self, node: _Node, evaluation: Evaluation, args: tuple[str, ...], env: Mapping[str, str]) -> None:
         self.found.append(judge(self.context, node.units, node.cost, node.fields, evaluation, args, env, self.replaced))

@@ -59,9 +59,6 @@ class Attributes(Operations):
         self.field_deps: dict[str, frozenset[str]] = {}
         self.impure = 0  # reads of settings and environment so far
 
-    def resolve(self, lazy: LazyImport, home: dict[str, Value], name: str) -> Value:
-        raise NotImplementedError
-
     def module_attribute(self, module: Module, name: str) -> Value:
         raise NotImplementedError
 

@@ -16,6 +16,7 @@ from triage.analysis.evaluate.values import (
     External,
     Func,
     Instance,
+    LazyImport,
     Maybe,
     Native,
     TargetRaise,
@@ -223,6 +224,8 @@ class Calls(Imports):
                     return merged
                 return Unknown(f"{show(value)[:60]}.{name}({key.key})", key.why)
             held = self.native(value.get, key, ABSENT)
+            if type(held) is LazyImport:
+                held = self.resolve(held, value, key)
             if name == "pop" and held is not ABSENT:
                 self.heap.touch(value)
                 value.pop(key)
@@ -236,6 +239,9 @@ class Calls(Imports):
                     return join(default, Unknown(f"?value of {show(key)}", "unknown key"), "unknown key")
                 return default
             return join(held.value, default, held.why) if isinstance(held, Maybe) else held
+        if name in ("items", "values"):
+            for lazy in [k for k, v in value.items() if type(v) is LazyImport]:
+                self.resolve(value[lazy], value, lazy)
         if name == "items":
             return [Maybe((k, v.value), v.why) if isinstance(v, Maybe) else (k, v) for k, v in value.items()]
         if name == "values":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.expressions import Run, compile_expression
 from triage.analysis.evaluate.targets import compile_narrowing, compile_target
-from triage.analysis.evaluate.values import ABSENT, Maybe, Unknown, Value, join, show
+from triage.analysis.evaluate.values import ABSENT, LazyImport, Maybe, Unknown, Value, join, show
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.frames import Frame
@@ -35,9 +35,24 @@ def compile_sequence(node: ast.List | ast.Tuple | ast.Set) -> Run:
     return run
 
 
+def _compile_entry(node: ast.expr) -> Run:
+    """A value of a dict. At the top of a module an imported name stays an import until it is asked for: a registry of
+    classes would load the modules of all of them."""
+    run = compile_expression(node)
+    if not isinstance(node, ast.Name):
+        return run
+    name = node.id
+
+    def entry(w: Machine, f: Frame) -> Value:
+        held = f.module.ns.get(name) if f.locals is f.module.ns else None
+        return held if type(held) is LazyImport and w.inside(held.module) else run(w, f)
+
+    return entry
+
+
 def compile_dict(node: ast.Dict) -> Run:
     items = [
-        (None if k is None else compile_expression(k), compile_expression(v)) for k, v in zip(node.keys, node.values, strict=True)
+        (None if k is None else compile_expression(k), _compile_entry(v)) for k, v in zip(node.keys, node.values, strict=True)
     ]
 
     def run(w: Machine, f: Frame) -> Value:

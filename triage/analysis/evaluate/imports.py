@@ -235,7 +235,7 @@ class Imports(Classes):
             return self.call(getter, [name])
         return ABSENT
 
-    def resolve(self, lazy: LazyImport, home: dict[str, Value], name: str) -> Value:
+    def resolve(self, lazy: LazyImport, home: dict[Value, Value], name: Value) -> Value:
         """The value of a name bound by `from m import n`; replaces the binding."""
         module = self.import_module(lazy.module)
         if isinstance(module, External):

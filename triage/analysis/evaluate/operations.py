@@ -14,6 +14,7 @@ from triage.analysis.evaluate.values import (
     Class,
     External,
     Instance,
+    LazyImport,
     Maybe,
     Native,
     TargetRaise,
@@ -147,6 +148,9 @@ class Operations(Texts):
             return a
         return self.binary(symbol, a, b)
 
+    def resolve(self, lazy: LazyImport, home: dict[Value, Value], name: Value) -> Value:
+        raise NotImplementedError
+
     def unary(self, symbol: str, value: Value) -> Value:
         value = self.plain_of(value)
         if isinstance(value, (Unknown, *OURS)):
@@ -180,6 +184,8 @@ class Operations(Texts):
                 self.subscript_type(box, index) if isinstance(box, type) else Unknown(f"{show(box)[:60]}[...]", "unknown slice")
             )
         value = self.native(operator.getitem, box, self.plain_of(index))
+        if type(value) is LazyImport:
+            return self.resolve(value, box, index)
         if not isinstance(value, Maybe):
             return value
         if isinstance(box, dict) and self.assumptions.get(key_in(box, index)) is True:
