@@ -221,8 +221,10 @@ class _Seer:
         if path.sites:
             evidence.append(Evidence("source", path.sites[-1].text, path.sites[-1].location))
         how = "would, on the host that is assumed, raise" if self.is_assumed(link.evaluation) else "surely raises"
-        sure = "evaluating the installed source with this launch"
-        evidence.append(Evidence("evaluation", f"{sure} {how} {raised.exception} at {raised.site_text}"))
+        told = f"evaluating the installed source with this launch {how} {raised.exception} at {raised.site_text}"
+        if link.evaluation.possible:
+            told += ", unless a check before it that hangs on what is not known fails first"
+        evidence.append(Evidence("evaluation", told))
         cause = Cause("usage" if raised.usage else "argument", text, constraints, tuple(evidence))
         changed = {k: v for k, v in link.env.items() if self.env.get(k) != v}
         return Foreseen(failure, path if path.sites else None, cause, link.args, changed, link.patch, settings)
