@@ -77,6 +77,14 @@ def test_a_refusal_has_the_words_of_argparse(argv: list[str]) -> None:
     assert raised.message == error.getvalue().partition(": error: ")[2].removesuffix("\n")
 
 
+LEVEL = "import logging\n\ndef work(argv):\n    return [getattr(logging, argv[0].upper()), getattr(logging, argv[0] + '.x', 7)]\n"
+
+
+@pytest.mark.parametrize("name", ["info", "quiet", "127.0.0.1", ""])
+def test_an_attribute_that_the_launch_names(name: str) -> None:
+    same_story(told(evaluate(LEVEL, [name])), really(LEVEL, [name]))
+
+
 CONFIG = textwrap.dedent(
     """
     import yaml
@@ -124,6 +132,21 @@ def test_yaml_that_could_grow_without_end_is_not_read() -> None:
 def test_a_file_whose_text_was_not_captured_is_unknown() -> None:
     assert evaluate(CONFIG, ["/x.yaml"], facts=Facts(paths={"/x.yaml": "file"})).verdict == "unknown"
     assert told(evaluate(CONFIG, ["/x.yaml"], facts=Facts(paths={"/x.yaml": "absent"}))).message == "no such file"
+
+
+ABSENT = {
+    "open": "import os\n\ndef work(argv):\n    return os.open(argv[0], os.O_RDONLY)\n",
+    "read_text": "from pathlib import Path\n\ndef work(argv):\n    return Path(argv[0]).read_text()\n",
+    "Path.open": "from pathlib import Path\n\ndef work(argv):\n    return Path(argv[0]).open()\n",
+    "uuid5": "import uuid\n\ndef work(argv):\n    return uuid.uuid5(uuid.NAMESPACE_URL, argv[0]).hex\n",
+}
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_a_file_that_is_absent_cannot_be_read(name: str) -> None:
+    real = really(ABSENT[name], ["/nowhere/at/all"])
+    said = told(evaluate(ABSENT[name], ["/nowhere/at/all"], facts=Facts(paths={"/nowhere/at/all": "absent"})))
+    assert (said.exception, said.line, said.value) == (real.exception, real.line, real.value)
 
 
 HANDLED = textwrap.dedent(

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def _python(release: str, args: Sequence[str], text: str = "") -> str:
     return done.stdout
 
 
+@cache
 def real_actions(release: str) -> list[dict[str, Any]]:
     """The flags of the real parser."""
     made: list[dict[str, Any]] = json.loads(_python(release, ["oracle.py", "--actions"]))

@@ -1,16 +1,20 @@
-"""Every action of the real parsers against the flags read from the same release's source."""
+"""Every action of the real parsers against the flags read from the same release's source, and what the parsers make of
+argument lists: abbreviations, repeated flags, lists, negative numbers, deprecated flags, config files, refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.oracle.parsing import compare_parsing
 from tests.oracle.real import RELEASES, Evaluators, real_actions, why_absent
 from triage.analysis.flags import Option, read_flags
 
 BAR = 0.99
+LISTS = 80
 
 
 def differences(real: dict[str, Any], option: Option | None) -> list[str]:
@@ -65,6 +69,18 @@ def test_flags_are_those_of_the_real_parser(release: str, report: Callable[[str]
     report(f"{release:12} flags         {len(actions):8} {'':8} {f'{right}/{len(actions)}':>11} {right / len(actions):7.1%}")
     assert not invented
     assert right / len(actions) >= BAR, "\n".join(f"{k}: {v}" for k, v in list(wrong.items())[:30])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_argument_lists_are_parsed_as_the_real_parser_does(release: str, tmp_path: Path, report: Callable[[str], None]) -> None:
+    absent = why_absent(release)
+    if absent:
+        pytest.skip(absent)
+    found = compare_parsing(release, LISTS, 31, tmp_path)
+    report(f"{release:12} parsing       {found.row()}")
+    assert found.right / found.lists >= BAR, "\n".join(found.wrong[:20])
+    assert 0.05 < found.refused / found.lists < 0.6
+    assert {"abbreviation", "repeated", "list", "--flag=value", "underscores"} <= set(found.kinds)
 
 
 def test_each_release_declares_in_its_own_way_and_none_is_missed(report: Callable[[str], None]) -> None:

@@ -100,6 +100,12 @@ def _getattr(w: Machine, args: Args, named: Named) -> Value:
         return unknown_of("getattr", args) if has_unknown(args) else w.get_attribute(obj, str(name))
     if isinstance(obj, Unknown) and obj.options is None and len(args) > 2:
         return Unknown(f"getattr({obj.key}, {name})", obj.why)
+    if isinstance(obj, External) and not name.isidentifier():  # no path of names: nothing is called so
+        if len(args) > 2:
+            return args[2]
+        exc = TargetRaise(AttributeError, (f"module '{obj.path}' has no attribute '{name}'",))
+        exc.reads = frozenset(w.reads)
+        raise exc
     try:
         value = w.find_softly(obj, name) if len(args) > 2 else w.find_attribute(obj, name)
     except TargetRaise as exc:

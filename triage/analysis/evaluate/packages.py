@@ -75,6 +75,14 @@ def _import(w: Machine, args: Args, named: Named) -> Value:
     return Unknown("importlib.import_module(?)", "the name is not known")
 
 
+def _open(w: Machine, args: Args, named: Named) -> Value:
+    """`os.open`: a descriptor, where the file is not known to be absent."""
+    path = w.plain_of(args[0]) if args else None
+    if isinstance(path, str) and w.path_kind(path) == "absent":
+        raise TargetRaise(FileNotFoundError, (2, "No such file or directory"))
+    return Unknown(f"os.open({show(path)})", "the file on the host is not known")
+
+
 def _getenv(w: Machine, args: Args, named: Named) -> Value:
     return w.read_env(args[0], args[1] if len(args) > 1 else named.get("default"))
 
@@ -120,6 +128,10 @@ def make_path(text: str) -> Instance:
                 return _path_object(w, [text, *args], {})
             if name in ("resolve", "expanduser", "absolute"):
                 return make_path(text)
+            if name in ("read_text", "read_bytes", "open", "stat", "iterdir") and w.path_kind(text) == "absent":
+                raise TargetRaise(FileNotFoundError, (2, "No such file or directory"))
+            if name == "open":
+                return w.files.open(w, [text, *args], named)
             if name in ("glob", "rglob", "iterdir"):
                 return Unknown(f"Path({text}).{name}()", "the files on the host are not known")
             return Unknown(f"Path({text}).{name}()", "the file on the host is not known")
@@ -140,6 +152,7 @@ def make_path(text: str) -> Instance:
         "rglob",
         "iterdir",
         "read_text",
+        "read_bytes",
         "open",
         "stat",
     ):
@@ -184,6 +197,7 @@ HANDLERS: dict[str, Handler] = {
     "importlib_metadata.version": _version,
     "importlib.import_module": _import,
     "os.getenv": _getenv,
+    "os.open": _open,
     "os.environ.get": _getenv,
     "os.path.exists": _path_test(("file", "dir"), "exists"),
     "os.path.isfile": _path_test(("file",), "isfile"),

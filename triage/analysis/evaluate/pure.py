@@ -18,6 +18,7 @@ import shlex
 import string
 import textwrap
 import urllib.parse
+import uuid
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -66,6 +67,7 @@ PURE: dict[str, dict[str, Any]] = {
     "argparse": _take(argparse, _PARSING),
     "logging": _take(logging, _LEVELS),
     "collections": {"OrderedDict": dict},
+    "uuid": _take(uuid, ("uuid3", "uuid5", "UUID", "NAMESPACE_DNS", "NAMESPACE_URL", "NAMESPACE_OID")),
     "errno": {name: number for number, name in errno.errorcode.items()},
 }
 
