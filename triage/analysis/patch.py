@@ -166,12 +166,12 @@ class _Searcher:
                 self.push(node, (candidate,))
 
     def enough(self, node: _Node) -> int:
-        """How many patches with the same edits but for their values are wanted: one that is proved and loses nothing will do."""
-        good = any(
-            f.patch.certainty == "proved" and not f.patch.losses and {(e.action, e.name) for e in f.patch.edits} == node.shape
-            for f in self.found
-        )
-        return 1 if good else _SAME_SHAPE
+        """How many patches with the same edits but for their values are wanted: one that is proved and loses nothing will do,
+        and more are looked at where each loses something."""
+        alike = [f for f in self.found if {(e.action, e.name) for e in f.patch.edits} == node.shape]
+        if any(f.patch.certainty == "proved" and not f.lost for f in alike):
+            return 1
+        return _SAME_SHAPE if any(not f.lost for f in alike) else 2 * _SAME_SHAPE
 
     def accept(self, node: _Node, evaluation: Evaluation, args: tuple[str, ...], env: Mapping[str, str]) -> None:
         self.found.append(judge(self.context, node.units, node.cost, node.fields, evaluation, args, env, self.replaced))
@@ -308,7 +308,7 @@ class _Searcher:
             if node.size == 1 and any(set(f.units) < set(node.units) for f in self.found):
                 continue
             larger = len(node.units) + (node.size if node.size > 1 else 0)
-            if any(len(f.units) < larger and not f.patch.losses for f in self.found):
+            if any(len(f.units) < larger and not f.lost for f in self.found):
                 continue  # fewer edits that lose nothing are known
             if self.evaluations >= self.limits.evaluations:
                 return last is not None

@@ -25,6 +25,7 @@ class Judged:
     key: tuple[object, ...]
     patch: Patch
     units: tuple[Unit, ...]
+    lost: int  # what was asked for is lost by it, beyond what the launch as typed loses
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -48,6 +49,7 @@ def judge(
     certainty: Certainty = "proved" if evaluation.verdict == "passes" else ("likely" if not new_risks else "guess")
     flag_of = context.options.flag_of()
     losses = [text for unit in units for text in _losses(unit, context)]
+    given_up = len(losses)
     losses += [f"{flag_of.get(s.field, s.field)} {s.asked} becomes {s.used}" for s in silent]
     patch = Patch(
         edits=edits,
@@ -61,7 +63,8 @@ def judge(
     counted = [c for c in silent if c.field not in replaced and not _is_spelling(c.field, evaluation)]
     score = cost + SILENT * len(counted) + (GUESS if certainty == "guess" else 0.0)
     rank = ("proved", "likely", "guess").index(certainty)
-    return Judged(round(score, 3), (len(units), rank, args, tuple(sorted(env.items()))), patch, tuple(units))
+    key = (len(units), rank, args, tuple(sorted(env.items())))
+    return Judged(round(score, 3), key, patch, tuple(units), given_up + len(counted))
 
 
 def _losses(unit: Unit, context: Context) -> list[str]:

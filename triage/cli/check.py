@@ -22,9 +22,14 @@ def check_launch(args: Namespace) -> int:
     capture, profile = find_launch(args)
     for note in capture.meta.notes:
         write_progress(f"triage: {note}")
-    from triage.analysis.foresee import foresee  # wrong usage is told without waiting for it
+    from triage.loop.answers import recall_answer
 
-    foresight = foresee(capture, profile)
+    def make(capture: Capture) -> Foresight:
+        from triage.analysis.foresee import foresee  # wrong usage and an answer from the cache do not wait for it
+
+        return foresee(capture, profile)
+
+    foresight = recall_answer(Foresight, capture, profile, make)
     show_foresight(foresight, args.json)
     return 1 if foresight.failures else 0
 
