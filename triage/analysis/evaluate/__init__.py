@@ -17,6 +17,7 @@ from triage.analysis.evaluate.attributes import Write
 from triage.analysis.evaluate.frames import Place
 from triage.analysis.evaluate.imports import Program
 from triage.analysis.evaluate.machine import Machine, Message, run_module_function
+from triage.analysis.evaluate.missing import explain_class
 from triage.analysis.evaluate.proofs import Decided, Proof, Told
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -201,8 +202,12 @@ class Evaluator:
             sys.setrecursionlimit(limit)
 
     def _evaluate(self, m: Machine, args: tuple[str, ...], trail: tuple[Place, ...]) -> Evaluation:
-        if self.load_args_class() is None:
-            return Evaluation("unknown", None, why=f"{self.profile.args_class} is not in the source")
+        name = self.profile.args_class
+        try:
+            if self.load_args_class() is None:
+                return Evaluation("unknown", None, why=explain_class(m.program, name))
+        except (RecursionError, OutOfBudget):
+            return Evaluation("unknown", None, why=f"the module of {name} is nested too deeply, or runs without end")
         self.reset(m, args, trail)
         m.take_proofs(self.witnessed[1] if args == self.witnessed[0] else ())
         mark = m.heap.mark()

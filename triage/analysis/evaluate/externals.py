@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from triage.analysis.evaluate import devices, packages, records
+from triage.analysis.evaluate import devices, missing, packages, records
 from triage.analysis.evaluate.classes import MISSING, NODEFAULT
 from triage.analysis.evaluate.packages import normal_name
 from triage.analysis.evaluate.pure import IDENTITY, NO_EFFECT, PURE, WHOLE
@@ -125,6 +125,8 @@ class ExternalModel:
             return self.is_device("mps", path)
         if path.startswith("logging.getLogger"):
             return Instance(External("logging.Logger"), opaque="logger")
+        if self.world.inside(path):
+            return self.world.told(missing.call_missing(self.world, path))
         text = ", ".join(show(a)[:60] for a in args)
         return self.world.told(Unknown(f"{path}({text})", f"{path} is outside the package and answers only on the host"))
 

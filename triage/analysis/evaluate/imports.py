@@ -9,6 +9,7 @@ from triage.analysis.decoding import decode_source
 from triage.analysis.downlevel import rewrite
 from triage.analysis.evaluate.classes import Classes
 from triage.analysis.evaluate.frames import Frame
+from triage.analysis.evaluate.missing import has_no_source
 from triage.analysis.evaluate.statements import compile_statement
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -135,6 +136,8 @@ class Imports(Classes):
             return  # the launch got past the top level of its modules
         if self.inside(name):
             if self.program.find(name) is None and not self.program.tree.read(name.rpartition(".")[0].replace(".", "/") + ".py"):
+                if has_no_source(self.program, name):
+                    return
                 raise TargetRaise(ModuleNotFoundError, (f"No module named '{name}'",))
             return
         present = self.has_package(top) if top not in self.imported else True
@@ -246,6 +249,8 @@ class Imports(Classes):
                 if isinstance(module, Module) and self.stack and self.stack[0].module is module:
                     return Unknown(f"{lazy.module}.{lazy.name}", "circular import")
                 value = Unknown(f"{lazy.module}.{lazy.name}", f"{lazy.module} has no name {lazy.name}")
+                if isinstance(module, Module) and module.is_package and lazy.name:
+                    value = External(f"{lazy.module}.{lazy.name}")  # a module that the tree lacks
         home[name] = value
         return value
 
