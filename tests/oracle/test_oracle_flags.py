@@ -14,7 +14,7 @@ from tests.oracle.real import RELEASES, Evaluators, real_actions, why_absent
 from triage.analysis.flags import Option, read_flags
 
 BAR = 0.99
-LISTS = 80
+LISTS = 50
 
 
 def differences(real: dict[str, Any], option: Option | None) -> list[str]:
