@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
+from triage.analysis.collection import hold_collection
 from triage.analysis.flags import Options
 from triage.analysis.lives.declared import find_declaration
 from triage.analysis.lives.events import Telling
@@ -39,13 +38,13 @@ class Lives:
     def __init__(self, tree: SourceTree, profile: EngineProfile, options: Options) -> None:
         self.profile = profile
         self.options = options
-        with _uncollected():
+        with hold_collection():
             self.sources = Sources(tree, profile.package)
             self.reach = Reach(self.sources, profile)
 
     def find(self, name: str) -> SettingLife:
         """As find_life."""
-        with _uncollected():
+        with hold_collection():
             return self._find(name)
 
     def _find(self, name: str) -> SettingLife:
@@ -88,18 +87,6 @@ class Lives:
             tuple(sorted({e.location.file for _, e in [*writes, *checks, *decisions]})),
             unknowns=_unknowns(reach, sources, self.profile),
         )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Nearly all that is made here is kept: collecting would double the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _text(f: Reached) -> str:
