@@ -17,8 +17,8 @@ from typing import Any
 
 from .children import answer_all, make_folders
 from .machine import Machine, read_machine
-from .release import Release, finish, make_names
-from .standins import list_packages
+from .release import Names, Release, finish, make_names
+from .standins import find_stand_ins, list_packages
 
 _HERE = Path(__file__).resolve().parent
 WARM = ("transformers", "huggingface_hub", "torch.", "numpy", "PIL")
@@ -31,15 +31,25 @@ def leave_no_trace() -> None:
     os.environ.pop("PYTHONPATH", None)
 
 
-def open_release(names: str, facts: str | None) -> Release:
-    """`names` is JSON, or the path of a file with it; `facts` the path of a facts file. Exits with 2 where one cannot be read."""
+def _read_given(names: str, facts: str | None) -> tuple[Names, Machine]:
     leave_no_trace()
     try:
         table = json.loads(names if names.startswith("{") else Path(names).read_text())
-        machine = read_machine(Path(facts)) if facts else Machine()
-        return Release(make_names(table), machine)
+        return make_names(table), read_machine(Path(facts)) if facts else Machine()
     except (OSError, ValueError, KeyError) as error:
         raise SystemExit(f"harness: {type(error).__name__}: {error}") from error
+
+
+def open_release(names: str, facts: str | None) -> Release:
+    """`names` is JSON, or the path of a file with it; `facts` the path of a facts file. Exits where one cannot be read."""
+    return Release(*_read_given(names, facts))
+
+
+def _read_packages(names: str, facts: str | None) -> dict[str, Any]:
+    """Without an import of the release."""
+    known, machine = _read_given(names, facts)
+    found = find_stand_ins(known.distribution, machine)
+    return {"packages": list_packages(found), "python": platform.python_version(), "machine": platform.machine()}
 
 
 def main() -> None:
@@ -53,7 +63,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=_HERE / "models", help="folder that a launch finds as models/")
     parser.add_argument("--batch", action="store_true", help="launches from standard input, an object with argv, env a line")
     parser.add_argument("--actions", action="store_true", help="the flags of the real parser")
-    parser.add_argument("--packages", action="store_true", help="what is installed, or seems to be")
+    parser.add_argument("--packages", action="store_true", help="what is installed, or seems to be; imports nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for a launch")
     parser.add_argument("--omit", default="", help="keys of the answers to leave out, with commas")
@@ -61,14 +71,13 @@ def main() -> None:
     models = given.models.resolve()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the release prints is none of the answers
+    if given.packages:
+        print(json.dumps(_read_packages(given.names, given.facts)), file=out)
+        return
     with make_folders(models, max(1, given.jobs) if given.batch else 1) as folders:
         release = open_release(given.names, given.facts)
         if given.actions:
             print(json.dumps(release.read_actions()), file=out)
-        elif given.packages:
-            packages = list_packages(release.standins)
-            told = {"packages": packages, "python": platform.python_version(), "machine": platform.machine()}
-            print(json.dumps(told), file=out)
         else:
             cases = [_read_case(line) for line in sys.stdin if line.strip()] if given.batch else [{"argv": words[cut + 1 :]}]
             warm = (f"{release.names.package}.", *WARM)
