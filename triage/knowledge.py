@@ -43,6 +43,7 @@ _OPTIONAL = [
     "declares",
     "view",
     "source_extras",
+    "plugin_variables",
 ]
 
 
@@ -121,6 +122,7 @@ class _Reader:
             declares=self.texts("declares", needed=False),
             view=self.dotted("view") if "view" in self._table else None,
             source_extras=self.globs("source_extras"),
+            plugin_variables=self.texts("plugin_variables", needed=False),
         )
 
     def check_text(self, key: str, value: object) -> str:

@@ -139,6 +139,7 @@ class EngineProfile:
     source_extras: tuple[
         str, ...
     ] = ()  # files of other packages that validation depends on: "other/sub/*.py"; no * in the first part
+    plugin_variables: tuple[str, ...] = ()  # variables that name code outside the package to load (fnmatch patterns)
 
     @property
     def extra_packages(self) -> tuple[str, ...]:

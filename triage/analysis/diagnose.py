@@ -16,6 +16,7 @@ from triage.analysis.flags import Options, read_flags
 from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
+from triage.analysis.plugins import find_plugins
 from triage.analysis.source import find_sites
 from triage.analysis.witnesses import hear_log
 from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, Log, OutcomeName, Patch, PathCondition, Unknown
@@ -66,6 +67,7 @@ def _diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch], 
             unknowns.append(
                 Unknown("whether the captured source is what ran", text, "restart once, so that log and source agree")
             )
+        unknowns += find_plugins(capture.source, profile, capture.launch.env if capture.launch is not None else {})
     if capture.launch is None:
         unknowns.append(Unknown("the launch", "the log alone does not tell the command line", "give --launch"))
     evidence = list(_log_evidence(failure))
@@ -212,7 +214,8 @@ def _disagreement(
         what = (
             "passes"
             if evaluation.verdict == "passes"
-            else (evaluation.why or f"raises at {evaluation.raised and evaluation.raised.site_text}")
+            else (evaluation.why and f"ends in nothing known ({evaluation.why})")
+            or (f"raises at {evaluation.raised and evaluation.raised.site_text}")
         )
         why = f"the log shows the failure in validation, but evaluating the captured source with the captured launch {what}"
         unknowns.append(Unknown("why validation failed", why, "check that --source and --launch are those of this run"))

@@ -12,10 +12,12 @@ from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
 from triage.analysis.decoding import decode_source
 from triage.analysis.evaluate import Evaluation, Raised
+from triage.analysis.evaluate.missing import LOST
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.flags import Options, read_flags
 from triage.analysis.guards import complete_path
 from triage.analysis.patch import Limits, find_patches
+from triage.analysis.plugins import find_plugins
 from triage.analysis.ranking import judge
 from triage.analysis.silent import explain_silent
 from triage.analysis.source import find_sites
@@ -39,6 +41,7 @@ MAX_UNKNOWNS = 12
 MAX_MESSAGE = 160  # characters of a message inside a sentence
 _DECIDING = ("compute_capability", "cuda_version", "gpu_count", "gpu_memory_mib", "gpu_name")  # facts that validation asks for
 _OFFLINE = ("given", "log")  # kinds of captures of no host
+_WHOLE_SOURCE = "the whole source of what runs there, read by a triage on the server's own Python"
 _VERSION = re.compile(r"""^(?:__version__|version)\b[^=\n]*=\s*(?:version\s*=\s*)?["']([0-9][^"'\s]{0,60})["']""", re.MULTILINE)
 
 
@@ -121,8 +124,9 @@ class _Seer:
         elif evaluation.verdict == "unknown":
             outcome = "unknown"
             if evaluation.why:
-                self.unknowns.append(Unknown("how the validation ends", evaluation.why))
+                self.unknowns.append(Unknown("how the validation ends", evaluation.why, _WHOLE_SOURCE))
         self.unknowns += [_say_possible(p, self.capture) for p in evaluation.possible]
+        self.unknowns += find_plugins(self.tree, self.profile, self.env)
         self.unknowns += [Unknown("part of the code", note) for note in evaluation.notes]
         rewritten = self.pool.program.rewritten.items()
         self.unknowns += [Unknown(f"the exact syntax of {file}", note) for file, note in rewritten]
@@ -263,7 +267,9 @@ def _say_assumed(assumed: tuple[Unknown, ...]) -> list[Unknown]:
 def _say_possible(raised: Raised, capture: Capture) -> Unknown:
     said = f": {raised.message[:MAX_MESSAGE]}" if raised.message else ""
     missing = [n for n in _DECIDING if getattr(capture.facts, n) is None] if capture.facts.device != "cpu" else []
-    if capture.meta.service_kind not in _OFFLINE:
+    if raised.depends.startswith(LOST):
+        settle = _WHOLE_SOURCE
+    elif capture.meta.service_kind not in _OFFLINE:
         settle = "the launch itself"
     elif not capture.models:
         settle = "give --model-config, or capture the host"

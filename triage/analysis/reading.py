@@ -16,6 +16,7 @@ from functools import lru_cache
 from triage.analysis.decoding import decode_source
 from triage.analysis.downlevel import rewrite
 from triage.analysis.outline import fill_around, parse_outline
+from triage.analysis.trees import compiled_form
 from triage.model import Unknown
 from triage.protocols import SourceTree
 
@@ -108,7 +109,9 @@ def read_module(tree: SourceTree, file: str, line: int | None = None) -> Module 
     where the file does not parse as a whole."""
     data = tree.read(file)
     if data is None:
-        return Unknown(f"the source of {file}", "it is not in the source tree", "capture it, or give --source")
+        compiled = compiled_form(tree, file)
+        why = f"only {compiled} is there" if compiled is not None else "it is not in the source tree"
+        return Unknown(f"the source of {file}", why, "capture it, or give --source")
     if len(data) > MAX_SOURCE:
         return Unknown(f"the source of {file}", f"it has {len(data)} bytes, more than the {MAX_SOURCE} that are read")
     text = decode_source(data)

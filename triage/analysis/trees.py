@@ -6,9 +6,12 @@ out, FIFOs, devices, and files over MAX_FILE bytes. Nothing is imported or run.
 
 from __future__ import annotations
 
+import lzma
 import os
+import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +20,9 @@ from triage.protocols import SourceTree
 
 MAX_FILE = 50_000_000  # bytes
 MAX_WHEEL_ENTRIES = 200_000
+MAX_LINKS = 200  # files of editable installs that are looked at
+MAX_LINK = 100_000  # bytes of each that are read
+_COMPILED = (".pyc", ".so", ".pyd")
 
 
 def is_safe_name(file: str) -> bool:
@@ -127,7 +133,7 @@ class WheelTree:
         try:
             with self._zip.open(info) as stream:
                 data = stream.read(MAX_FILE + 1)
-        except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError):
+        except (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError):
             return None
         return data if len(data) <= MAX_FILE else None
 
@@ -215,7 +221,43 @@ def open_tree(path: Path, package: str = "sglang") -> SourceTree:
             return FolderTree(root)
     if path.name == package and (path / "__init__.py").is_file():
         return FolderTree(path.parent)
+    linked = find_editable(path, package) if path.is_dir() else None
+    if linked is not None:
+        raise UsageError(
+            f"{path} holds an editable install of {package}", hint=f"its source is elsewhere: give --source {linked}"
+        )
     raise UsageError(f"{path} holds no package {package}", hint="give the folder that contains it, or a wheel")
+
+
+def compiled_form(tree: SourceTree, file: str) -> str | None:
+    """The file beside where `m.py` would be that can be imported in its place: `m.pyc`, `m.cpython-311-x86_64-linux-gnu.so`."""
+    folder, _, name = file.removesuffix(".py").rpartition("/")
+    for entry in tree.list_dir(folder):
+        if entry.endswith(_COMPILED) and entry.partition(".")[0] == name:
+            return f"{folder}/{entry}" if folder else entry
+    return None
+
+
+def find_editable(root: Path, package: str) -> str | None:
+    """Where an installation in `root` that only points elsewhere says the package is; None where there is none.
+
+    Reads `.pth` files with a plain path, the tables of setuptools' finders (`__editable___x_finder.py`) and `.egg-link`.
+    """
+    try:
+        names = sorted(n for n in os.listdir(root) if n.endswith((".pth", ".egg-link")) or n.startswith("__editable__"))
+    except OSError:
+        return None
+    tree = FolderTree(root)
+    for name in names[:MAX_LINKS]:
+        text = (tree.read(name) or b"")[:MAX_LINK].decode("utf-8", "replace")
+        mapped = re.search(rf"['\"]{re.escape(package)}['\"]\s*:\s*['\"]([^'\"\n]+)['\"]", text) if name.endswith(".py") else None
+        places = [os.path.dirname(mapped[1])] if mapped is not None else []
+        places += [line.strip() for line in text.splitlines() if not name.endswith(".py") and not line.startswith("import")]
+        for place in places:
+            full = os.path.join(root, place)
+            if place and place.isprintable() and os.path.isdir(os.path.join(full, package)):
+                return os.path.normpath(full)
+    return None
 
 
 def walk_python(tree: SourceTree, package: str, limit: int = 20_000) -> Iterator[str]:

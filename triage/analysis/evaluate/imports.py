@@ -9,7 +9,7 @@ from triage.analysis.decoding import decode_source
 from triage.analysis.downlevel import rewrite
 from triage.analysis.evaluate.classes import Classes
 from triage.analysis.evaluate.frames import Frame
-from triage.analysis.evaluate.missing import has_no_source
+from triage.analysis.evaluate.missing import has_no_source, lose_module
 from triage.analysis.evaluate.statements import compile_statement
 from triage.analysis.evaluate.values import (
     ABSENT,
@@ -138,7 +138,10 @@ class Imports(Classes):
             if self.program.find(name) is None and not self.program.tree.read(name.rpartition(".")[0].replace(".", "/") + ".py"):
                 if has_no_source(self.program, name):
                     return
-                raise TargetRaise(ModuleNotFoundError, (f"No module named '{name}'",))
+                absent = TargetRaise(ModuleNotFoundError, (f"No module named '{name}'",))
+                if self.collectors:
+                    raise absent
+                self.maybe(absent, lose_module(self.program, name))  # a source that is not whole looks like this as well
             return
         present = self.has_package(top) if top not in self.imported else True
         if present is False:

@@ -9,25 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from triage.analysis.evaluate.values import TargetRaise, Unknown, Value
-from triage.analysis.trees import walk_python
+from triage.analysis.trees import compiled_form, walk_python
 
 if TYPE_CHECKING:
     from triage.analysis.evaluate.imports import Program
     from triage.analysis.evaluate.machine import Machine
 
-_COMPILED = (".pyc", ".so", ".pyd")
+LOST = "what the source lacks: "  # begins the reason of such a failure
 MAX_FILES = 10_000  # names that are looked through for a file that was moved
 MAX_READ = 5  # files of the same name that are read
 MAX_SHOWN = 3
 
 
 def find_compiled(program: Program, name: str) -> str | None:
-    """The file that holds a module in compiled form beside no source: `m.pyc`, `m.cpython-311-x86_64-linux-gnu.so`."""
-    folder, _, last = name.replace(".", "/").rpartition("/")
-    for entry in program.tree.list_dir(folder):
-        if entry.endswith(_COMPILED) and entry.partition(".")[0] == last:
-            return f"{folder}/{entry}"
-    return None
+    """The file that holds a module in compiled form."""
+    return compiled_form(program.tree, name.replace(".", "/") + ".py")
 
 
 def is_listed(program: Program, name: str) -> bool:
@@ -39,6 +35,11 @@ def is_listed(program: Program, name: str) -> bool:
 def has_no_source(program: Program, name: str) -> bool:
     """Whether a module can be imported although its source cannot be read."""
     return find_compiled(program, name) is not None or is_listed(program, name)
+
+
+def lose_module(program: Program, name: str) -> str:
+    """What the import of a module that is not in the tree hangs on."""
+    return f"{LOST}{name} ({explain_module(program, name) or 'it is not in the source'})"
 
 
 def explain_module(program: Program, path: str) -> str | None:
@@ -77,8 +78,17 @@ def call_missing(w: Machine, path: str) -> Value:
     unknown = Unknown(f"{path}()", why)
     if w.stack and w.stack[-1].is_function:
         w.note(why)
-        w.maybe(TargetRaise(Exception, (unknown,)), f"what {path} does: {why}")
+        w.maybe(TargetRaise(Exception, (unknown,)), f"{LOST}{path} ({why})")
     return unknown
 
 
-__all__ = ["call_missing", "explain_class", "explain_module", "find_compiled", "has_no_source", "is_listed"]
+__all__ = [
+    "LOST",
+    "call_missing",
+    "explain_class",
+    "explain_module",
+    "find_compiled",
+    "has_no_source",
+    "is_listed",
+    "lose_module",
+]
