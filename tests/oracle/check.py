@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tests.oracle.launches import make_launches
-from tests.oracle.real import ORACLE, ORACLE_HOME, SHARED, Answer, Evaluators, facts_names, model_names, real_actions
+from tests.oracle.places import FACTS
+from tests.oracle.real import SHARED, Answer, Evaluators, ask_all, facts_names, model_names, read_answer, real_actions
 from triage.analysis.evaluators import Evaluators as Pool
 from triage.analysis.foresee import foresee
 from triage.model import CaptureMeta, Facts, Failure, Foresight, Launch
@@ -73,7 +72,7 @@ class Checker:
         self.pools: dict[str, Pool] = {}
 
     def check(self, case: Case) -> Foresight:
-        raw = json.loads((ORACLE / "facts" / f"{case.facts}.json").read_text())
+        raw = json.loads((FACTS / f"{case.facts}.json").read_text())
         machine = self.ours.get(case.facts).machine
         facts, models = (Facts(), ()) if self.bare else (machine.facts, tuple(self.ours.models))
         launch = Launch((), case.argv, raw.get("env", {}))
@@ -84,27 +83,8 @@ class Checker:
 
 def ask(release: str, facts: str, launches: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Answer]:
     """What the real validation does with each launch and its variables."""
-    lines = "".join(json.dumps({"argv": list(argv), "env": dict(env)}) + "\n" for argv, env in launches)
-    words = [
-        str(ORACLE_HOME / release / "bin/python"),
-        "oracle.py",
-        "--facts",
-        f"facts/{facts}.json",
-        "--batch",
-        "--jobs",
-        "1",
-        "--omit",
-        "resolved,frames,log_warnings",
-    ]
-    ran = subprocess.run(words, cwd=ORACLE, input=lines, capture_output=True, text=True, check=True)
-    out = []
-    for a in map(json.loads, ran.stdout.splitlines()):
-        frame: dict[str, Any] = a.get("frame") or {}
-        name = f"sglang/{frame['file']}" if "file" in frame else None
-        span = (frame.get("statement_line", 0), frame.get("statement_end_line", 0))
-        out.append(Answer(a["outcome"], a.get("exception"), a.get("message") or "", name, *span))
-    assert len(out) == len(launches)
-    return out
+    questions = [{"argv": list(argv), "env": dict(env)} for argv, env in launches]
+    return [read_answer(a) for a in ask_all(release, facts, questions, ("settings", "frames", "records"))]
 
 
 def is_real(failure: Failure, real: Answer) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.oracle.guards_real import Verdict, compare, generated, labelled
-from tests.oracle.real import ORACLE_HOME, RELEASES, why_absent
+from tests.oracle.places import RELEASES, site_of, why_absent
 from triage.analysis.sites import Survey, survey_sites
 from triage.analysis.trees import FolderTree
 from triage.knowledge import load_profile
@@ -34,7 +34,7 @@ class Figures:
 
 
 def survey_release(release: str) -> Figures:
-    site = next((ORACLE_HOME / release / "lib").glob("python*/site-packages"))
+    site = site_of(release)
     profile = load_profile("sglang")
     started = time.process_time()
     survey = survey_sites(FolderTree(site), profile)

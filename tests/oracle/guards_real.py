@@ -7,14 +7,13 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.oracle.launches import make_launches
-from tests.oracle.real import ORACLE, ORACLE_HOME, SHARED, Evaluators, facts_names, model_names, real_actions
+from tests.oracle.real import SHARED, Evaluators, ask_all, facts_names, model_names, real_actions
 from triage.analysis.conditions import parse_test
 from triage.analysis.evaluate import Evaluation
 from triage.analysis.sites import Survey
@@ -23,7 +22,7 @@ from triage.model import ResolvedGuard, SiteCondition, Way
 
 _FRAME = re.compile(r'File "[^"]*/site-packages/(sglang/[^"]+)", line (\d+), in (\S+)')
 _PLAIN = (str, int, float, bool, list, tuple, type(None))
-_OMIT = "resolved,frames,log_warnings,traceback_launch"
+_OMIT = ("settings", "frames", "records")
 
 
 @dataclass(frozen=True)
@@ -82,20 +81,11 @@ def generated(release: str, count: int, seed: int, stages: set[str]) -> list[Rea
     cases = make_launches(real_actions(release), facts_names(), model_names(), count, seed)
     for host in facts_names():
         mine = [c for c in cases if c.facts == host]
-        text = "".join(json.dumps({"argv": list(c.argv)}) + "\n" for c in mine)
-        args = ["oracle.py", "--facts", f"facts/{host}.json", "--batch", "--jobs", "2", "--reuse", "20", "--omit", _OMIT]
-        answers = [json.loads(line) for line in _run(release, args, text).splitlines()] if mine else []
+        answers = ask_all(release, host, [{"argv": list(c.argv)} for c in mine], _OMIT)
         for i, (case, answer) in enumerate(zip(mine, answers, strict=True)):
             if answer["outcome"] == "exception":
                 out.append(_failure(f"{host}-{i}", host, case.argv, answer, stages))
     return out
-
-
-def _run(release: str, args: Sequence[str], text: str) -> str:
-    command = [str(ORACLE_HOME / release / "bin/python"), *args]
-    done = subprocess.run(command, input=text, cwd=ORACLE, capture_output=True, text=True, timeout=1800, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def _failure(name: str, facts: str, argv: Sequence[str], answer: Mapping[str, Any], stages: set[str]) -> RealFailure:
@@ -226,4 +216,4 @@ class _Fields(ast.NodeTransformer):
         return ast.Name(f"f_{node.attr}", ast.Load())
 
 
-__all__ = ["ORACLE", "RealFailure", "Verdict", "compare", "generated", "labelled"]
+__all__ = ["RealFailure", "Verdict", "compare", "generated", "labelled"]

@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.launches import make_argument_lists
-from tests.oracle.real import ORACLE, Evaluators, _python, model_names, real_actions
+from tests.oracle.places import run_script
+from tests.oracle.real import Evaluators, model_names, real_actions
 from triage.analysis.evaluate import Evaluation
 from triage.analysis.evaluate.values import Unknown
+from triage.knowledge import load_profile
 
 # Stops where the record is made: what was parsed is in it, and nothing was validated yet.
 _PARSE = """
-import contextlib, io, json, os, sys
+import contextlib, importlib, io, json, os, sys
+from pathlib import Path
+from harness.__main__ import open_release
+from harness.children import make_folders
 out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
-sys.path.insert(0, sys.argv[1])
-import oracle
-sg = oracle.Sglang(oracle.load_facts({}))
+release = open_release(sys.argv[1], None)
+module, _, name = sys.argv[3].rpartition(".")
 
 class Parsed(BaseException):
     pass
@@ -29,7 +33,7 @@ class Parsed(BaseException):
 def stop(record, *given):
     raise Parsed(record)
 
-sg.sa.ServerArgs.__post_init__ = stop
+getattr(importlib.import_module(module), name).__post_init__ = stop
 
 def plain(v):
     if isinstance(v, (list, tuple)):
@@ -42,18 +46,21 @@ def fields(record):
     names = getattr(type(record), "__struct_fields__", None) or vars(record)
     return {k: plain(getattr(record, k)) for k in names if not k.startswith("_")}
 
-for line in sys.stdin:
+def parse(argv):
     error = io.StringIO()
     try:
         with contextlib.redirect_stderr(error), contextlib.redirect_stdout(error):
-            stop(sg.sa.prepare_server_args(json.loads(line)))  # a release whose records are made by generated code
+            stop(release.first(argv))  # a release whose records are made by generated code
     except Parsed as e:
-        answer = ["parsed", "", fields(e.args[0])]
+        return ["parsed", "", fields(e.args[0])]
     except SystemExit as e:
-        answer = ["refused" if e.code else "exit", error.getvalue().partition(": error: ")[2].removesuffix("\\n"), {}]
+        return ["refused" if e.code else "exit", error.getvalue().partition(": error: ")[2].removesuffix("\\n"), {}]
     except BaseException as e:
-        answer = [type(e).__name__, str(e), {}]
-    out.write(json.dumps(answer) + "\\n")
+        return [type(e).__name__, str(e), {}]
+
+with make_folders(Path(sys.argv[2]), 1):
+    for line in sys.stdin:
+        out.write(json.dumps(parse(json.loads(line))) + "\\n")
 out.flush()
 os._exit(0)
 """
@@ -77,7 +84,8 @@ def compare_parsing(release: str, count: int, seed: int, folder: Path) -> Agreem
     """Generate argument lists, ask the real parser, evaluate, compare."""
     made = make_argument_lists(real_actions(release), model_names(), count, seed, folder)
     lists = [argv for argv, _texts, _kinds in made]
-    answers = _python(release, ["-c", _PARSE, str(ORACLE)], "".join(json.dumps(list(a)) + "\n" for a in lists)).splitlines()
+    text = "".join(json.dumps(list(a)) + "\n" for a in lists)
+    answers = run_script(release, _PARSE, [load_profile("sglang").args_class], text).splitlines()
     assert len(answers) == count
     ours = Evaluators(release, lists, {k: v for _argv, texts, _kinds in made for k, v in texts.items()})
     out = Agreement()

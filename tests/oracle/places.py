@@ -72,10 +72,7 @@ def run_environment() -> dict[str, str]:
 
 
 def run_python(release: str, args: Sequence[str], text: str = "", home: Path = ORACLE_HOME) -> str:
-    """Standard output of the release's interpreter; `text` is its input. Raises AssertionError where it fails.
-
-    A script can `from harness.__main__ import open_release`; it must not launch anything outside a folder of its own.
-    """
+    """Standard output of the release's interpreter; `text` is its input. Raises AssertionError where it fails."""
     command = [str(python_of(release, home)), *args]
     done = subprocess.run(
         command, input=text, cwd=home, env=run_environment(), capture_output=True, text=True, timeout=_MAX_SECONDS, check=False
@@ -88,3 +85,12 @@ def run_python(release: str, args: Sequence[str], text: str = "", home: Path = O
 def run_harness(release: str, args: Sequence[str], text: str = "", home: Path = ORACLE_HOME) -> str:
     """The answers of the harness, a JSON value a line; see its README. Raises AssertionError where it fails."""
     return run_python(release, ["-m", "harness", "--names", engine_names(), *args], text, home)
+
+
+def run_script(release: str, script: str, args: Sequence[str], text: str = "") -> str:
+    """Standard output of a script that uses the harness's modules: `release = open_release(sys.argv[1], facts file or None)`.
+
+    Its first two words are what it needs for that and the models' folder. It launches inside `make_folders`, so that what
+    validation makes is thrown away.
+    """
+    return run_python(release, ["-c", script, engine_names(), str(MODELS), *args], text)

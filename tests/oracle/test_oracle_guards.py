@@ -6,14 +6,15 @@ import pytest
 
 from tests.oracle.guards import STAGES, survey_release
 from tests.oracle.guards_real import compare, labelled
-from tests.oracle.real import ORACLE_HOME
+from tests.oracle.real import why_absent
 
 BAR = 0.90
 
 
 def _need(release: str) -> None:
-    if not (ORACLE_HOME / release / "bin/python").exists():
-        pytest.skip(f"not here: sglang {release} is not installed in {ORACLE_HOME} (set ORACLE_HOME)")
+    absent = why_absent(release)
+    if absent:
+        pytest.skip(absent)
 
 
 @pytest.mark.parametrize(("release", "near"), [("0.5.11", 181), ("0.5.23", 762)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.real import ORACLE, ORACLE_HOME, SHARED, Evaluators, why_absent
+from tests.oracle.real import SHARED, Evaluators, ask_all, why_absent
 from triage.analysis.candidates import Context
 from triage.analysis.evaluate import Evaluator
 from triage.analysis.flags import read_flags
@@ -73,12 +72,9 @@ def ask(release: str, questions: list[tuple[str, Question]]) -> dict[str, bool]:
     for facts, question in questions:
         by_facts[facts].append(question)
     out: dict[str, bool] = {}
-    python = str(ORACLE_HOME / release / "bin" / "python")
     for facts, lines in sorted(by_facts.items()):
-        words = [python, "oracle.py", "--facts", f"facts/{facts}.json", "--batch", "--omit", "resolved,frames", "--jobs", "1"]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        ran = subprocess.run(words, cwd=ORACLE, input=text, capture_output=True, text=True, check=True)
-        out.update({a["id"]: a["outcome"] == "ok" for a in map(json.loads, ran.stdout.splitlines())})
+        answers = ask_all(release, facts, lines, ("settings", "frames", "records"))
+        out.update({a["id"]: a["outcome"] == "ok" for a in answers})
     return out
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.real import ORACLE, ORACLE_HOME, SHARED, Evaluators, _python, why_absent
+from tests.oracle.places import FACTS, run_script, site_of
+from tests.oracle.real import SHARED, Evaluators, why_absent
 from triage.analysis.decoding import decode_source
 from triage.analysis.evaluate import Decided, Evaluator
 from triage.analysis.records import find_matches
@@ -27,33 +28,36 @@ BARE = Facts(device="cuda")
 
 # Runs one launch after another in children, with the lines of the package that ran.
 _TRACE = """
-import contextlib, io, json, os, sys
-sys.path.insert(0, os.getcwd())
-import oracle
-sg = oracle.Sglang(oracle.load_facts("facts/h100x8.json"))
-out = os.dup(1)
-for text in sys.stdin:
-    argv = json.loads(text)
-    if os.fork():
-        os.wait()
-        continue
+import contextlib, json, os, sys
+from pathlib import Path
+from harness.__main__ import open_release
+from harness.children import answer_all, make_folders
+out = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+release = open_release(sys.argv[1], sys.argv[3])
+
+def trace(case):
     lines = {}
     def line(frame, event, arg):
         lines[frame.f_code.co_filename].add(frame.f_lineno)
         return line
     def call(frame, event, arg):
         name = frame.f_code.co_filename
-        if not name.startswith(sg.root):
+        if not name.startswith(release.root):
             return None
         lines.setdefault(name, set()).add(frame.f_lineno)
         return line
     sys.settrace(call)
     with contextlib.suppress(BaseException):
-        sg.answer(argv, resolved=False)
+        release.answer(case["argv"])
     sys.settrace(None)
-    made = {"sglang/" + k[len(sg.root):]: sorted(v) for k, v in lines.items()}
-    os.write(out, (json.dumps(made) + "\\n").encode())
-    os._exit(0)
+    return {"sglang/" + k[len(release.root):]: sorted(v) for k, v in lines.items()}
+
+with make_folders(Path(sys.argv[2]), 1) as folders:
+    for _case, answer in answer_all([{"argv": json.loads(text)} for text in sys.stdin], trace, folders):
+        out.write(json.dumps(answer) + "\\n")
+out.flush()
+os._exit(0)
 """
 
 
@@ -130,7 +134,7 @@ def _is_helper(release: str, message: Real) -> bool:
 
 @cache
 def _parsed(release: str, file: str) -> ast.Module:
-    return ast.parse(next((ORACLE_HOME / release / "lib").glob(f"python*/site-packages/{file}")).read_text())
+    return ast.parse((site_of(release) / file).read_text())
 
 
 @pytest.mark.parametrize("release", ["0.5.16"])
@@ -139,8 +143,8 @@ def test_what_messages_decide_is_what_ran(release: str) -> None:
     cases = [c for c in cases_of(release) if c["facts"] == "h100x8"]
     cases.sort(key=lambda c: (-len({(m.file, m.line) for m in messages_of(c)}), c["id"]))
     cases = cases[:TRACED]
-    assert ORACLE.is_dir()
-    answers = _python(release, ["-c", _TRACE], "".join(json.dumps(c["argv"]) + "\n" for c in cases)).splitlines()
+    text = "".join(json.dumps(c["argv"]) + "\n" for c in cases)
+    answers = run_script(release, _TRACE, [str(FACTS / "h100x8.json")], text).splitlines()
     ours = Evaluators(release)
     evaluator = Evaluator(ours.program, ours.profile, BARE, {}, (), optimistic=True)
     decided = 0

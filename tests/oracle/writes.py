@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,30 +14,34 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.oracle.launches import make_launches
-from tests.oracle.real import ORACLE, ORACLE_HOME, RELEASES, SHARED, Evaluators, facts_names, model_names, real_actions
+from tests.oracle.places import FACTS, run_script
+from tests.oracle.real import RELEASES, SHARED, Evaluators, facts_names, model_names, real_actions
 from triage.analysis.flags import Options, read_flags
 from triage.analysis.lives import Lives
+from triage.knowledge import load_profile
 from triage.model import LifeEvent, SettingLife
 
 # Runs in the release's own interpreter. Each write is (field, [[file, line, function] of the frames that led to it,
 # innermost first], the source that a declaration names).
 TRACE = """
-import json, os, sys
-sys.path.insert(0, sys.argv[1])
-import oracle
-facts = oracle.load_facts(sys.argv[2])
+import importlib, json, os, sys
+from pathlib import Path
+from harness.__main__ import WARM, open_release
+from harness.children import answer_all, make_folders
 out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
-sg = oracle.Sglang(facts)
-cls, seen, depth = sg.sa.ServerArgs, [], [0]
-declares = json.loads(sys.argv[3])
+release = open_release(sys.argv[1], sys.argv[3])
+package = os.path.dirname(release.root.rstrip("/"))
+declares = json.loads(sys.argv[4])
+module, _, name = sys.argv[5].rpartition(".")
+cls, seen = getattr(importlib.import_module(module), name), []
 
 def note(name, frame, source):
     frames = []
     while frame is not None and len(frames) < 6:
         path = frame.f_code.co_filename
-        if path.startswith(sg.root):
-            frames.append([os.path.relpath(path, os.path.dirname(sg.root.rstrip("/"))), frame.f_lineno, frame.f_code.co_name])
+        if path.startswith(release.root):
+            frames.append([os.path.relpath(path, package), frame.f_lineno, frame.f_code.co_name])
         elif not frames:
             return
         frame = frame.f_back
@@ -66,18 +69,16 @@ for module in [m for n, m in list(sys.modules.items()) if n.startswith("sglang."
     for name in declares:
         function = getattr(module, name, None)
         if function is not None and getattr(function, "__module__", "").startswith("sglang."):
-            setattr(module, name, wrap(function) if not hasattr(function, "wrapped") else function)
-answer = sg.answer
+            setattr(module, name, wrap(function))
 
-def asked(argv, resolved=True):
-    del seen[:]
-    result = answer(argv, False)
-    result["writes"] = seen
-    return result
+def work(case):
+    release.answer(case["argv"])
+    return {"writes": seen}
 
-sg.answer = asked
-slim = "message,frames,frame,log_warnings,traceback,traceback_launch".split(",")
-oracle.run_batch(sg, sys.stdin, out, 2, 60, slim, 25)
+cases = [{"argv": json.loads(line)} for line in sys.stdin]
+with make_folders(Path(sys.argv[2]), 2) as folders:
+    for case, answer in answer_all(cases, work, folders, warm=WARM):
+        out.write(json.dumps(answer) + "\\n")
 out.flush()
 os._exit(0)
 """
@@ -94,12 +95,9 @@ class RealWrite:
 
 def real_writes(release: str, facts: str, launches: Sequence[Sequence[str]], declares: Sequence[str]) -> Counter[RealWrite]:
     """The writes of the real validation over these launches, with how often each happened."""
-    lines = "".join(json.dumps({"argv": list(argv)}) + "\n" for argv in launches)
-    python = str(ORACLE_HOME / release / "bin/python")
-    command = [python, "-c", TRACE, str(ORACLE), f"facts/{facts}.json", json.dumps(list(declares))]
-    done = subprocess.run(command, input=lines, cwd=ORACLE, capture_output=True, text=True, timeout=1800, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    text = done.stdout
+    lines = "".join(json.dumps(list(argv)) + "\n" for argv in launches)
+    args_class = load_profile("sglang").args_class
+    text = run_script(release, TRACE, [str(FACTS / f"{facts}.json"), json.dumps(list(declares)), args_class], lines)
     out: Counter[RealWrite] = Counter()
     for line in text.splitlines():
         for name, frames, source in json.loads(line).get("writes") or ():
