@@ -64,7 +64,7 @@ class Program:
         try:
             return parse_outline(decode_source(data), lambda: self.parse_newer(file, data, "cannot be parsed by this Python"))
         except SyntaxError as exc:
-            return self.parse_newer(file, data, f"cannot be parsed by this Python: {exc}")
+            return self.parse_newer(file, data, f"cannot be parsed by this Python (line {exc.lineno}: {exc.msg})")
         except ValueError as exc:
             self.failures[file] = f"cannot be parsed by this Python: {exc}"
         except (RecursionError, MemoryError):
