@@ -48,7 +48,7 @@ class Folder:
 @contextlib.contextmanager
 def make_folders(models: Path, count: int) -> Iterator[list[Folder]]:
     """So many folders, the first of them the working directory; temporary files go beside them. All are gone afterwards."""
-    before = os.getcwd()
+    before = (os.getcwd(), os.environ.get("TMPDIR"), tempfile.tempdir)
     with tempfile.TemporaryDirectory(prefix="oracle-", ignore_cleanup_errors=True) as name:
         top = Path(name).resolve()
         (top / "tmp").mkdir()
@@ -61,7 +61,11 @@ def make_folders(models: Path, count: int) -> Iterator[list[Folder]]:
         try:
             yield folders
         finally:
-            os.chdir(before)
+            os.chdir(before[0])
+            tempfile.tempdir = before[2]
+            os.environ.pop("TMPDIR")
+            if before[1] is not None:
+                os.environ["TMPDIR"] = before[1]
 
 
 class _Made:
