@@ -245,6 +245,22 @@ def test_a_trail_decides_what_the_host_alone_would_know() -> None:
     assert told(evaluate(TRAIL, trail=frames(other))).message == "zero"
 
 
+AGAIN = body_of(
+    "import outside\ntry:\n    x = outside.load(argv)\nexcept ValueError as e:\n    if 'none' not in str(e):\n        raise e\n    x = 1\nreturn x"
+)
+
+
+def test_what_a_handler_raises_again_was_raised_where_the_trail_ends() -> None:
+    """As Python prints it: the function stands twice, with the line of `raise e` and with the line that raised first."""
+    lines = AGAIN.splitlines()
+    first, again = (next(i for i, text in enumerate(lines, 1) if part in text) for part in ("outside.load", "raise e"))
+    call = frames(0)[0].line - TRAIL.count("\n") + AGAIN.count("\n")
+    trail = [Place("toy/main.py", call, "run"), *(Place("toy/main.py", line, "work") for line in (again, first))]
+    result = evaluate(AGAIN, trail=trail)
+    assert result.raised is not None and result.raised.site is not None
+    assert (result.raised.exception, result.raised.site.line) == ("ValueError", first)
+
+
 def test_a_trail_that_cannot_be_is_a_contradiction() -> None:
     source = body_of("if len(argv) > 5:\n    raise ValueError('many')\nreturn 0")
     line = next(i for i, text in enumerate(source.splitlines(), 1) if "many" in text)

@@ -148,7 +148,11 @@ class Control(Forks):
                 raised.trail.pop()
                 leaving = raised
             elif pinned is not None:
-                signal = handle(_exception_for(wanted, pinned, found, self.matches_handler))
+                again = _exception_for(wanted, pinned, found, self.matches_handler)
+                below = self.trail[self.trail_at + 1 : self.trail_at + 2]
+                if not again.trail and below and (below[0].file, below[0].function) == (f.module.file, f.root().name):
+                    again.trail.append((below[0].file, below[0].line, below[0].function))  # the handler raises it again
+                signal = handle(again)
             elif found and not f.pin:
                 signal = signal if signal is not None else orelse(self, f)
                 for one in found[:MAX_CAUGHT]:
