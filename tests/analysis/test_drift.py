@@ -208,6 +208,19 @@ def test_a_fork_that_moved_the_file_and_left_its_names_is_followed(how: str) -> 
     assert edits_of(seen) == edits_of(diagnosis) == {("--width", "2"), ("--depth", "2")}
 
 
+@pytest.mark.parametrize("how", ["names", "a package"])
+def test_a_moved_file_has_its_sites_and_lives(how: str) -> None:
+    file, left = LEFT[how]
+    tree = make_tree({file: SOURCE, **left})
+    reached = {c.site.location.line for c in survey_sites(tree, PROFILE).conditions if c.ways}
+    assert line_of("assert self.width is not None", SOURCE) in reached and len(reached) == SOURCE.count("assert ") + SOURCE.count(
+        "raise "
+    )
+    life = explain_setting(make_capture(tree, PASSING), PROFILE, "width")
+    assert life.declaration.location is not None and life.declaration.location.file == file
+    assert [w.location.line for w in life.writes] == [line_of("self.width = self.width or 1", SOURCE)]
+
+
 # ---------------------------------------------------------------- syntax newer than the local Python
 NEWER = """
 MODES = ["tree", "line", "ring"]

@@ -65,8 +65,9 @@ class Reach:
         self.args_class: tuple[Source, ast.ClassDef] | None = None
         module, _, self.class_name = profile.args_class.rpartition(".")
         home = sources.get(module)
-        if home is not None and self.class_name in home.classes:
-            self.args_class = (home, home.classes[self.class_name])
+        held = sources.resolve(home, self.class_name, {}) if home is not None else None
+        if held is not None and self.class_name in held[0].classes:  # perhaps in a file that the module imports it from
+            self.args_class = (held[0], held[0].classes[self.class_name])
         self.views = frozenset(self.view_methods())
         for number, stage in enumerate(profile.stages):
             self.enter_stage(stage.call, ((number, 0),))
@@ -87,8 +88,9 @@ class Reach:
         else:
             module, _, name = call.rpartition(".")
             source = self.sources.get(module)
-            if source is not None and name in source.functions:
-                found = Definition(source, source.functions[name])
+            held = self.sources.resolve(source, name, {}) if source is not None else None
+            if held is not None and held[1] in held[0].functions:
+                found = Definition(held[0], held[0].functions[held[1]])
         if found is not None:
             self.visit(found, frozenset(), key, None, 0)
 

@@ -56,8 +56,10 @@ class Names:
         self.args_file = index.module_file(module)
         self.writes: dict[str, list[Val]] = {}  # the args object's own bookkeeping -> what is assigned to it
         self.constants: dict[tuple[str, str], Val] = {}
-        found = index.read(self.args_file) if self.args_file else None
-        self.args_class: ClassInfo | None = found.classes.get(self.args_name) if found is not None else None
+        found = index.find(self.args_file, self.args_name) if self.args_file else None
+        self.args_class: ClassInfo | None = None
+        if isinstance(found, tuple) and isinstance(found[1], ClassInfo):  # perhaps in a file that the module imports it from
+            self.args_file, self.args_class = found[0].file, found[1]
 
     # ------------------------------------------------------------ names
     def name(self, node: ast.expr, f: Frame) -> Val:
