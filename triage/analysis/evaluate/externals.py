@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,15 @@ class ExternalModel:
             return True
         if external.path in WHOLE:
             return name in WHOLE[external.path]
+        own = sys.modules.get(external.path) if external.path in sys.stdlib_module_names else None
+        if own is not None and self.same_python():
+            return hasattr(own, name)
         return Unknown(f"hasattr({external.path}, {name})", f"what {external.path} offers is not known")
+
+    def same_python(self) -> bool:
+        """Whether the host runs the Python version that this process runs: the standard library offers the same there."""
+        version = re.match(r"(\d+)\.(\d+)", self.world.facts.python_version or "")
+        return version is not None and (int(version[1]), int(version[2])) == sys.version_info[:2]
 
     # ------------------------------------------------ calls
     def call(self, external: External, args: Args, named: Named) -> Value:
