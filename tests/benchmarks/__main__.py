@@ -3,7 +3,7 @@
 For each release, with a complete capture of one failing launch (EAGLE-3 with draft tokens and top-k, without steps) and
 everything in a process of its own: the real launch until it fails, `ast.parse` of the files that the diagnosis reads, and
 `triage replay` and `triage check` with and without the answers that are kept. Each is run `--rounds` times, in turn; the
-best time counts. Needs the oracle (see tests/oracle).
+best time counts. Needs the releases: python -m tests.oracle.setup.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-ORACLE = Path(os.environ.get("TRIAGE_SHARED") or ROOT.parent / "shared") / "oracle"
-ORACLE_HOME = Path(os.environ.get("ORACLE_HOME") or "/opt/oracle")
+from tests.oracle.places import FACTS, ROOT, engine_names, python_of, run_environment, why_absent
+
 RELEASES = ("0.5.11", "0.5.23")
-FACTS = "h100x8"
+HOST = "h100x8"
 ARGS = (
     *("--model-path", "models/kimi-k2", "--trust-remote-code", "--speculative-algorithm", "EAGLE3"),
     *("--speculative-draft-model-path", "models/eagle3-llama"),
@@ -62,8 +61,8 @@ def write_capture(release: str, folder: Path) -> None:
     from triage.protocols import Capture
 
     ours = Evaluators(release, [ARGS])
-    facts = ours.get(FACTS).machine.facts
-    log = ask(release, FACTS, [ARGS])[0].log.encode()
+    facts = ours.get(HOST).machine.facts
+    log = ask(release, HOST, [ARGS])[0].log.encode()
     launch = Launch(("/srv/venv/bin/python", "-m", "sglang.launch_server"), ARGS)
     meta = CaptureMeta("bench", "sglang", "systemd", "sglang", release, None, "1", None, ExitStatus(1), "failed")
     capture = Capture(meta, launch, facts, log, RecordingTree(ours.tree), tuple(ours.models))
@@ -81,9 +80,10 @@ def measure(release: str, folder: Path, rounds: int) -> dict[str, Cost]:
     triage = [sys.executable, "-m", "triage.cli"]
     here = {"PYTHONPATH": str(ROOT)}
     cold, warm = {**here, "TRIAGE_CACHE": "off"}, {**here, "TRIAGE_CACHE": str(folder / "answers")}
-    real = [str(ORACLE_HOME / release / "bin/python"), "oracle.py", "--facts", f"facts/{FACTS}.json", "--", *ARGS]
+    facts = ["--facts", str(FACTS / f"{HOST}.json")]
+    real = [str(python_of(release)), "-m", "harness", "--names", engine_names(), *facts, "--", *ARGS]
     commands: dict[str, Callable[[], Cost]] = {
-        "launch": lambda: run(real, {}, ORACLE, (0, 1)),
+        "launch": lambda: run(real, run_environment(), ROOT, (0,)),
         "parse": lambda: run([sys.executable, "-c", PARSE, *files], {}, ROOT, (0,)),
         "replay": lambda: run([*triage, "replay", str(capture)], cold, ROOT, (0,)),
         "check": lambda: run([*triage, "check", str(capture)], cold, ROOT, (1,)),
@@ -112,8 +112,9 @@ def main() -> None:
     print("| release | command | seconds | of the real launch | of ast.parse | MiB |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for release in given.releases:
-            if not (ORACLE / "oracle.py").is_file() or not (ORACLE_HOME / release).is_dir():
-                print(f"| {release} | skipped: no oracle in {ORACLE}, or no release in {ORACLE_HOME} | | | | |")
+            absent = why_absent(release)
+            if absent is not None:
+                print(f"| {release} | skipped: {absent} | | | | |")
                 continue
             costs = measure(release, Path(folder), given.rounds)
             for name, cost in costs.items():
