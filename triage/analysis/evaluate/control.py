@@ -242,7 +242,7 @@ class Control(Forks):
 def _exception_for(
     wanted: list[Value], pinned: int, found: list[TargetRaise], matches: Callable[[TargetRaise, Value], bool | None]
 ) -> TargetRaise:
-    """What the trail's handler got: a possible exception that it takes, else one of the kind that it names."""
+    """What the trail's handler got: a possible exception that it takes, else an assumed one of the kind that it names."""
     kind = wanted[pinned]
     for one in found:
         earlier = any(w is ABSENT or matches(one, w) for w in wanted[:pinned])
@@ -250,7 +250,9 @@ def _exception_for(
             return one
     if isinstance(kind, tuple) and kind:
         kind = kind[0]
-    return TargetRaise(kind if isinstance(kind, (type, Class, External)) else Exception, ())
+    made = TargetRaise(kind if isinstance(kind, (type, Class, External)) else Exception, ())
+    made.assumed = True  # what a handler makes of it is its own; raised again, it is still only what the log shows
+    return made
 
 
 def _same_signal(signal: Signal | None) -> Signal | None:
