@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_framings import FRAMINGS, LOGS, REPO, frame, shared_dir
 
+from tests.oracle.real import ask_all, why_absent
 from triage.analysis.failure import find_failure
 from triage.analysis.log import read_log
 from triage.model import ExitStatus, Failure
@@ -109,14 +107,11 @@ ARGV = {
 
 @pytest.mark.parametrize("release", ["0.5.11", "0.5.23"])
 def test_captured_failures_are_what_the_release_says_today(release: str) -> None:
-    oracle = shared_dir() / "oracle"
-    python = Path(os.environ.get("ORACLE_HOME", "/opt/oracle")) / release / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"sglang {release} is not installed at {python}; oracle/setup.sh {release} does it")
-    cases = "".join(json.dumps({"id": name, "argv": argv}) + "\n" for name, argv in ARGV.items())
-    command = [str(python), "oracle.py", "--facts", "facts/h100x8.json", "--jobs", "1", "--omit", "resolved", "--batch"]
-    result = subprocess.run(command, cwd=oracle, input=cases, capture_output=True, text=True, check=True)
-    answers = {answer["id"]: answer for answer in map(json.loads, result.stdout.splitlines())}
+    absent = why_absent(release)
+    if absent is not None:
+        pytest.skip(absent)
+    questions = [{"id": name, "argv": argv} for name, argv in ARGV.items()]
+    answers = {answer["id"]: answer for answer in ask_all(release, "h100x8", questions, ("settings",))}
     assert sorted(answers) == sorted(ARGV)
     for name, answer in answers.items():
         failure = find((LOGS / f"sglang-{release}-{name}.log").read_bytes(), code=1)

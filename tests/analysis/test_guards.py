@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 import real_sources as real
 import skeleton
 
+from tests.oracle.places import FACTS, run_script
 from triage.analysis.demands import failing_condition
 from triage.analysis.guards import Culprit, complete_path, find_guards
 from triage.analysis.source import decode_source, find_sites
@@ -222,12 +222,10 @@ def test_guards_of_real_failures_agree_with_the_lines_that_ran(version: str, ste
     root = real.install(version)
     distinct = {(c["file"], c["line"]): c for c in real.labelled(version) if c["facts"] == "h100x8"}
     cases = list(distinct.values())[::step]
-    oracle = real.SHARED / "oracle"
-    script = str(Path(__file__).with_name("line_trace.py"))
-    argv = [str(root.parents[2] / "bin/python"), script, str(oracle), "facts/h100x8.json"]
     lines = "".join(json.dumps(c["argv"]) + "\n" for c in cases)
-    ran = subprocess.run(argv, cwd=oracle, input=lines.encode(), capture_output=True, timeout=280, check=True)
-    traced = [json.loads(line) for line in ran.stdout.decode().splitlines() if line.startswith("[")]
+    script = Path(__file__).with_name("line_trace.py").read_text()
+    ran = run_script(version, script, [str(FACTS / "h100x8.json")], lines)
+    traced = [json.loads(line) for line in ran.splitlines() if line.startswith("[")]
     assert len(traced) == len(cases) > 20
     checked, wrong = 0, []
     for frames in traced:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-
 import pytest
 import real_sources as real
 
+from tests.oracle.real import ask_all
 from triage.analysis.source import excerpt, find_function, find_sites, isolate_function
 from triage.model import Failure, Frame, Location
 
@@ -60,25 +58,20 @@ LAUNCHES = {
 
 @pytest.mark.parametrize("version", ["0.5.11", "0.5.23"])
 def test_the_five_launches_fail_where_the_oracle_says(version: str) -> None:
-    root = real.install(version)
-    oracle = real.SHARED / "oracle"
-    if not (oracle / "oracle.py").is_file():
-        pytest.skip(f"{oracle} is absent (TRIAGE_SHARED)")
-    argv = [str(root.parents[2] / "bin/python"), "oracle.py", "--facts", "facts/h100x8.json", "--batch", "--jobs", "1"]
+    real.install(version)
     launches = [args for name, args in LAUNCHES.items() if version == "0.5.11" or name != "N2"]  # a flag that 0.5.23 has not
-    lines = "".join(json.dumps(["--trust-remote-code", "--model-path", *args]) + "\n" for args in launches)
-    ran = subprocess.run(argv, cwd=oracle, input=lines.encode(), capture_output=True, timeout=280, check=True)
-    answers = [json.loads(line) for line in ran.stdout.decode().splitlines()]
+    questions = [{"argv": ["--trust-remote-code", "--model-path", *args]} for args in launches]
+    answers = ask_all(version, "h100x8", questions, ("settings", "records"))
     assert len(answers) == len(launches)
     tree = real.tree(version)
     for answer in answers:
         assert answer["outcome"] == "exception", answer
-        sites, unknowns = find_sites(real.failure(answer["exception"], answer["message"], answer["traceback_launch"]), tree)
+        sites, unknowns = find_sites(real.failure(answer["exception"], answer["message"], answer["traceback"]), tree)
         frame = answer["frame"]
         site = sites[-1]
         assert unknowns == ()
         assert (site.kind, site.location.line, site.location.end_line) == (
-            frame["statement"], frame["statement_line"], frame["statement_end_line"],
+            frame["kind"], frame["first"], frame["last"],
         )  # fmt: skip
         assert all(s.matches for s in sites)
 

@@ -54,6 +54,7 @@ class Agreement:
     theirs: float = 0.0
     asked: int = 0  # of theirs
     wrong: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # the same but for the message
 
     def row(self) -> str:
         each = f"{self.ours / max(1, self.launches):.3f} s a launch, the other {self.theirs / max(1, self.asked):.3f} s"
@@ -65,6 +66,8 @@ class Agreement:
         same = _place(ours) == _place(theirs)
         self.same += same
         self.same_text += same and ours.message == theirs.message
+        if same and ours.message != theirs.message:
+            self.texts.append(f"{name}: {ours.message!r}; the other {theirs.message!r}")
         if not same:
             self.wrong.append(
                 f"{name}: {_place(ours)} {ours.message[:120]!r}; the other {_place(theirs)} {theirs.message[:120]!r}"
@@ -145,7 +148,7 @@ def main() -> None:
         made = generated_cases(release, given.launches, given.seed) if given.launches else labelled_cases(release)
         found = compare(release, [*five_cases(), *made])
         print(f"{release:12} {found.row()}", flush=True)
-        for line in found.wrong[: given.show]:
+        for line in [*found.wrong, *found.texts][: given.show]:
             print(f"  {line}")
 
 

@@ -199,3 +199,4 @@ def answer_all(
         while following in done:
             yield done.pop(following)
             following += 1
+    gc.unfreeze()
