@@ -144,14 +144,10 @@ def ensure_release(home: Path, base: Path, release: str, python: str) -> bool:
     if site is None or shared is None or site.parent.name != shared.parent.name:
         raise SetupError(f"{folder} and {base} are of different Pythons; remove {base}, or choose its Python by --python")
     (site / _PTH).write_text(f"{shared}\n")
-    # without dependencies: most need a GPU, and the harness has stand-ins for them
+    # without its dependencies: most need a GPU, and the harness has stand-ins for them; transformers brings its own
     pip(base, folder, ["--no-deps", f"sglang=={release}"], f"sglang {release} could not be installed")
     wanted = read_requirements(installed(folder)["sglang"][1], READERS)
-    pip(base, folder, ["--no-deps", specify("transformers", wanted)], "transformers could not be installed")
-    for name, specs in read_requirements(installed(folder)["transformers"][1], READERS).items():
-        wanted.setdefault(name, set()).update(specs)
-    others = [specify(name, wanted) for name in READERS if name != "transformers"]
-    pip(base, folder, ["--no-deps", *others], "what transformers needs could not be installed")
+    pip(base, folder, [specify(name, wanted) for name in READERS], "transformers could not be installed")
     return True
 
 
