@@ -218,6 +218,27 @@ def test_random_programs_are_never_told_wrong(first: int) -> None:
     assert sure >= 10
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = []\nif A:\n    x.append(1)\no = [y for y in x or ()]\nreturn len(o)",
+        "x = None\nif A:\n    x = [1, 2]\nn = 0\nfor y in x or ():\n    n = n + y\nreturn n",
+        "x = [1]\nif A:\n    x = [1, 2]\nelse:\n    x = [1, 3, 4]\nn = []\nfor y in x:\n    n = n + [y]\nreturn n",
+        "x = {}\nif A:\n    x['a'] = 1\ny = x or {}\nreturn ('a' in y, y.get('a', 5), 'b' in y)",
+        "x = {}\nif A:\n    x['a'] = 1\ny = x or {'b': 2}\nreturn ('a' in y, 'b' in y)",
+        "x = {}\nif A:\n    x['a'] = 1\nfor k, v in (x or {}).items():\n    if v != 1:\n        raise ValueError(k)\nreturn 0",
+    ],
+)
+def test_what_may_be_empty_or_something_else(text: str) -> None:
+    check(body_of(text))
+
+
+def test_an_empty_alternative_leaves_nothing_open() -> None:
+    text = "x = []\nif A:\n    x.append(('a', {'k': 1}))\ny = {}\nfor n, d in x or ():\n    y.update(d)\n"
+    text += "if 'other' in (y or {}):\n    raise ValueError('never')\nreturn 0"
+    assert evaluate(body_of(text)).verdict == "passes"
+
+
 # ---------------------------------------------------------------- the log's frames
 TRAIL = body_of(
     "x = 0\nif A:\n    x = 1\nif B:\n    if x == 1:\n        raise ValueError('one')\n    raise ValueError('zero')\nreturn x"

@@ -138,6 +138,9 @@ def _boolop(node: ast.BoolOp) -> Run:
             other = w.speculate(f, value, is_and, rest)
             if type(other) is bool and other is not is_and:
                 return other
+            picked = None if is_and else w.or_else(value, other)
+            if picked is not None:
+                return picked
             return Unknown(f"({show(value)}{word}{show(other)})", value.why if isinstance(value, Unknown) else "not known")
         return tail(w, f, at + 1) if truth is is_and else value
 

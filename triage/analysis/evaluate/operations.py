@@ -23,10 +23,12 @@ from triage.analysis.evaluate.values import (
     first_unknown,
     has_unknown,
     join,
+    same,
     show,
 )
 
 MAX_SIZE = 1_000_000
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -51,6 +53,14 @@ def merge_dicts(options: tuple[Value, ...], why: str) -> dict[Value, Value]:
     for one in options[1:]:
         out = {k: join(out.get(k, ABSENT), one.get(k, ABSENT), why) for k in [*out, *(k for k in one if k not in out)]}
     return out
+
+
+def merge_items(options: tuple[Value, ...], why: str) -> list[Value]:
+    """The items of the list that is one of several, to be read: what all begin with, then what may follow."""
+    shortest = min(len(o) for o in options)
+    common = next((i for i in range(shortest) if not all(same(o[i], options[0][i]) for o in options)), shortest)
+    out: list[Value] = list(options[0][:common])
+    return out + [item if isinstance(item, Maybe) else Maybe(item, why) for one in options for item in one[common:]]
 
 
 class Operations(Texts):
@@ -195,6 +205,23 @@ class Operations(Texts):
         self.maybe(missing, f"not {value.why}")
         return value.value
 
+    def or_else(self, value: Value, other: Value) -> Value | None:
+        """`value or other` where the value's truth is not known; None where it is neither. A container that may be empty is
+        as good as an empty one."""
+        options = value.options if isinstance(value, Unknown) else (value,)
+        picked: list[Value] = []
+        for one in options or ():
+            truth = self.truth(one)
+            if truth is None and not isinstance(one, _CONTAINERS):
+                return None
+            if truth is not False:
+                picked.append(one)
+            if truth is False or (truth is None and not (isinstance(other, _CONTAINERS) and not other)):
+                picked.append(other)
+        if not picked:
+            return None
+        return picked[0] if len(picked) == 1 else self.from_options(picked, f"({show(value)} or {show(other)})", "not known")
+
     def join_all(self, values: Sequence[Value], why: str) -> Value:
         result = values[0]
         for one in values[1:]:
@@ -281,6 +308,8 @@ class Operations(Texts):
         if isinstance(value, Unknown):
             if value.options is not None and len(value.options) == 1:
                 return self.iterate(value.options[0])
+            if value.options and all(isinstance(o, (list, tuple)) for o in value.options):
+                return merge_items(value.options, value.why)
             merged = self.to_read(value)
             return self.iterate(merged) if merged is not value else None
         if isinstance(value, dict):
