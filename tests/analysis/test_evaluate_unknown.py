@@ -84,6 +84,8 @@ CASES: dict[str, tuple[str, str]] = {
     "a copy of one of two dicts": ("x = {'k': 1} if A else {}\ny = dict(x, m=2)\nreturn [x, y, y['k']]", "unknown"),
     "one of two dicts is read": ("x = {'k': 1} if A else {'k': 2}\nassert x['k'] > 0 and 'k' in x and 'm' not in x\nreturn sorted(x)", "passes"),
     "replaced among items that may be": ("o = [1]\nif A:\n    o.insert(0, 0)\no[0] = 7\nreturn o", "passes"),
+    "items that may be, or none": ("o = []\nif A:\n    o.append(('s', {'k': 2}))\nd = {'k': 1}\nfor name, more in o or ():\n    d.update(more)\nreturn d['k'] + 1", "passes"),
+    "one of two lists is walked": ("n = []\nfor x in ([1, 2] if A else [1, 3, 4]):\n    n.append(x)\nreturn n", "passes"),
     "with": ("import contextlib\nwith contextlib.suppress(KeyError):\n    if A:\n        raise KeyError('x')\nreturn 1", "passes"),
 }  # fmt: skip
 # Sound, but less sure than it could be.
@@ -230,6 +232,36 @@ def test_random_programs_are_never_told_wrong(first: int) -> None:
     ],
 )
 def test_what_may_be_empty_or_something_else(text: str) -> None:
+    check(body_of(text))
+
+
+LEAVING = (
+    "x = 0\nif A:\n    return [x]\nfor i0 in range(2):\n    pass\nraise ValueError('9')",
+    "x = 0\nif A:\n    return [x]\nfor i0 in [0]:\n    if x == 0:\n        raise ValueError('9')\nreturn 1",
+    "x = 0\nif A:\n    return [x]\nfor i0 in [0]:\n    raise ValueError('9')\nreturn 1",
+    "x = 0\nif A:\n    return [x]\nraise ValueError('9')",
+    "x, d = 0, {}\nif A:\n    return [x]\nfor i0 in [0]:\n    d = dict(d, m=2)\n    raise ValueError('9')\nreturn 1",
+    "x, d = 0, {}\nif A:\n    return [x]\nd = {'k': 1}\nfor i0 in range(2):\n    d = {'k': 1}\nfor i0 in [0]:\n    raise ValueError('9')\nreturn 1",
+    "n = 0\nfor i0 in [0, 1]:\n    if A:\n        continue\n    raise ValueError('9')\nreturn n",
+    "n = 0\nfor i0 in [0, 1]:\n    if A:\n        break\n    raise ValueError('9')\nreturn n",
+    "n = 0\nfor i0 in [0, 1]:\n    if A:\n        continue\n    n = n + 1\n    if n > 1:\n        raise ValueError('9')\nreturn n",
+    "n = 0\nwhile n < 3:\n    n = n + 1\n    if A:\n        continue\n    raise ValueError('9')\nreturn n",
+    "n = 0\nif B:\n    return 7\nwhile n < 3:\n    n = n + 1\n    if A:\n        break\n    raise ValueError('9')\nreturn n",
+    "for i0 in [0, 1]:\n    if A:\n        continue\n    return 5\nreturn 6",
+    "n = 0\nfor i0 in [0, 1]:\n    if A:\n        break\n    return 5\nreturn 6",
+    "n = 0\nfor i0 in [0, 1]:\n    if A:\n        continue\n    if B:\n        return 7\n    raise ValueError('9')\nreturn n",
+    "n = 0\nfor i0 in [0, 1]:\n    if A:\n        return 3\n    if B:\n        continue\n    raise ValueError('9')\nreturn n",
+    "n = 0\nfor i0 in [0, 1, 2]:\n    if A:\n        if B:\n            continue\n        n = 5\n        break\n    raise ValueError('9')\nreturn n",
+    "n = 0\nfor i0 in [0, 1]:\n    for i1 in [0, 1]:\n        if A:\n            break\n    else:\n        if B:\n            break\n        continue\n    n = n + 1\nreturn n",
+    "n = 0\nfor i0 in [0, 1]:\n    for i1 in [0, 1]:\n        if A:\n            break\n        n = n + 1\n    else:\n        if C:\n            return 8\n        raise ValueError('e')\n    n = n + 10\nreturn n",
+    "n = 0\nwhile n < 3:\n    n = n + 1\n    if B:\n        break\n    if A:\n        continue\n    n = n + 1\nelse:\n    if C:\n        return 4\n    n = 9\nreturn n",
+    "n = 0\ntry:\n    for i0 in [0, 1]:\n        if A:\n            continue\n        if B:\n            return n\n        raise ValueError('x')\nexcept ValueError:\n    n = n + 5\nreturn n",
+    "n = 0\nfor i0 in [0, 1, 2]:\n    try:\n        if A:\n            continue\n        n = n + 1\n        if B:\n            raise ValueError('x')\n    except ValueError:\n        if C:\n            break\n    finally:\n        n = n + 100\nreturn n",
+)
+
+
+@pytest.mark.parametrize("text", LEAVING)
+def test_a_loop_that_some_paths_leave_goes_on_for_the_others(text: str) -> None:
     check(body_of(text))
 
 

@@ -8,11 +8,14 @@ from functools import partial
 
 from triage.analysis.evaluate.forks import Forks
 from triage.analysis.evaluate.frames import Frame, Pending
-from triage.analysis.evaluate.signals import Signal, Step
+from triage.analysis.evaluate.signals import BREAK, Signal, Step
 from triage.analysis.evaluate.values import ABSENT, Class, External, Maybe, OutOfBudget, TargetRaise, Unknown, Value, show
 
 MAX_CAUGHT = 12  # possible exceptions of one `try` whose handling is followed
 MAX_ROUNDS, MAX_ROUNDS_IN_FORK = 2000, 50  # of a while loop
+
+
+BROKEN = Signal("broken")  # out of a loop whose else is running
 
 
 class Control(Forks):
@@ -20,9 +23,7 @@ class Control(Forks):
 
     def loop(self, f: Frame, items: list[Value], bind: Callable[[Value], None], body: Step, orelse: Step) -> Signal | None:
         root = f.root()
-        outer = root.pending
-        root.pending = []
-        kept: list[Pending] = []
+        outer, root.pending = root.pending, []
         result: Signal | None = None
         ended = False
         items = list(items)
@@ -30,20 +31,76 @@ class Control(Forks):
             f.more_items = at + 1 < len(items)
             bind(item.value if isinstance(item, Maybe) else item)
             if isinstance(item, Maybe):
-                signal = self.fork(f, Unknown(f"?maybe {item.why}", item.why), lambda: body(self, f), lambda: None)
+                cond = Unknown(f"?maybe {item.why}", item.why)
+                signal = self.run_round(root, outer, partial(self.fork, f, cond, partial(body, self, f), lambda: None))
             else:
-                signal = body(self, f)
-            self.settle_loop(root, "continue")
-            if signal is not None and signal.kind != "continue":
+                signal = self.run_round(root, outer, partial(body, self, f))
+            if signal is not None:
                 result, ended = (signal if signal.kind == "return" else None), True
                 break
         f.more_items = False
-        if not ended and result is None:
-            result = orelse(self, f)
-        self.settle_loop(root, "break")
-        kept = root.pending
-        root.pending = [*outer, *kept]
+        if ended:
+            self.settle_loop(root, "break")
+        else:
+            result = self.run_else(root, outer, partial(orelse, self, f))
+        root.pending = [*outer, *root.pending]
         return result
+
+    def run_else(self, root: Frame, outer: list[Pending], run: Callable[[], Signal | None]) -> Signal | None:
+        """The else of a loop, which the paths that broke out of it do not run. A break in it is one of the loop around."""
+        for path in root.pending:
+            if path.signal.kind == "break":
+                path.signal = BROKEN
+        signal: Signal | None = None
+        try:
+            signal = run()
+        except TargetRaise as exc:
+            if not self.revive(root, "broken", exc):
+                root.pending = [*outer, *root.pending]
+                raise
+        if signal is not None and self.revive(root, "broken", signal):
+            signal = None
+        self.settle_loop(root, "broken")
+        return signal
+
+    def run_round(self, root: Frame, outer: list[Pending], run: Callable[[], Signal | None]) -> Signal | None:
+        """One round of a loop; None where control goes on to the next. Where the path that came to the end of the round leaves
+        the loop, a path that is to go on, else one that broke out of it, takes its place."""
+        signal: Signal | None = None
+        try:
+            signal = run()
+        except TargetRaise as exc:
+            if self.revive(root, "continue", exc):
+                signal = None
+            elif self.revive(root, "break", exc):
+                signal = BREAK
+            else:
+                root.pending = [*outer, *root.pending]
+                raise
+        if signal is not None and signal.kind != "continue" and self.revive(root, "continue", signal):
+            signal = None
+        if signal is not None and signal.kind == "return" and self.revive(root, "break", signal):
+            signal = BREAK
+        self.settle_loop(root, "continue")
+        return None if signal is not None and signal.kind == "continue" else signal
+
+    def revive(self, root: Frame, kind: str, leaving: Signal | TargetRaise) -> bool:
+        """Go on with the last path that left the round in this way, and keep the present one for later; False: there is none."""
+        at = next((i for i in range(len(root.pending) - 1, -1, -1) if root.pending[i].signal.kind == kind), None)
+        if at is None:
+            return False
+        path = root.pending[at]
+        diff = self.heap.capture(path.mark)
+        self.rebase(root, at + 1, path.mark)
+        self.heap.undo(path.mark)
+        self.heap.apply(path.diff)
+        if isinstance(leaving, TargetRaise):
+            self.maybe(leaving, path.why)
+            self.heap.release()
+            del root.pending[at]
+        else:
+            root.pending[at] = Pending(leaving, diff, path.mark, path.why)
+        return True
 
     def settle_loop(self, f: Frame, kind: str) -> None:
         """Join the paths that left by break or continue; returns stay pending until the function ends."""
@@ -65,25 +122,21 @@ class Control(Forks):
             value = test()
             truth = self.truth(value)
             if truth is False:
-                result = orelse(self, f)
-                break
+                result = self.run_else(root, outer, partial(orelse, self, f))
+                root.pending = [*outer, *root.pending]
+                return result
             if truth is None or rounds > (MAX_ROUNDS if self.heap.depth <= 1 else MAX_ROUNDS_IN_FORK):
                 if truth is not None and self.heap.depth <= 1 and not root.pending:
                     self.note(f"a loop of more than {MAX_ROUNDS} rounds is not followed to its end")
                     raise OutOfBudget  # it may never end: what stands behind it is not known to be reached
                 start = len(self.heap.journal)
-                self.fork(
-                    f,
-                    value if truth is None else Unknown("?while", "a loop of unknown length"),
-                    lambda: body(self, f),
-                    lambda: None,
-                )
-                self.settle_loop(root, "continue")
+                cond = value if truth is None else Unknown("?while", "a loop of unknown length")
+                signal = self.run_round(root, outer, partial(self.fork, f, cond, partial(body, self, f), lambda: None))
+                result = signal if signal is not None and signal.kind == "return" else None
                 self.heap.blur(start, "a loop of unknown length")
                 break
-            signal = body(self, f)
-            self.settle_loop(root, "continue")
-            if signal is not None and signal.kind != "continue":
+            signal = self.run_round(root, outer, partial(body, self, f))
+            if signal is not None:
                 result = signal if signal.kind == "return" else None
                 break
         self.settle_loop(root, "break")
