@@ -63,6 +63,19 @@ def merge_items(options: tuple[Value, ...], why: str) -> list[Value]:
     return out + [item if isinstance(item, Maybe) else Maybe(item, why) for one in options for item in one[common:]]
 
 
+def merge_rows(rows: Sequence[list[Value]], why: str) -> list[Value]:
+    """The items of a sequence that is one of several, in order: those that some of them lack are there on some paths only."""
+    out = rows[0]
+    for row in rows[1:]:
+        common = next((i for i, (a, b) in enumerate(zip(out, row, strict=False)) if not same(a, b)), min(len(out), len(row)))
+        left, right = out[common:], row[common:]
+        if len(left) == len(right):
+            out = out[:common] + [join(a, b, why) for a, b in zip(left, right, strict=True)]
+        else:
+            out = out[:common] + [x if isinstance(x, Maybe) else Maybe(x, why) for x in [*left, *right]]
+    return out
+
+
 class Operations(Texts):
     """What expressions do with values."""
 
@@ -310,6 +323,8 @@ class Operations(Texts):
                 return self.iterate(value.options[0])
             if value.options and all(isinstance(o, (list, tuple)) for o in value.options):
                 return merge_items(value.options, value.why)
+            if value.options and all(isinstance(o, (list, tuple)) for o in value.options):
+                return merge_rows([list(o) for o in value.options], value.why)
             merged = self.to_read(value)
             return self.iterate(merged) if merged is not value else None
         if isinstance(value, dict):
