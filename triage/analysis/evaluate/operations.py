@@ -55,14 +55,6 @@ def merge_dicts(options: tuple[Value, ...], why: str) -> dict[Value, Value]:
     return out
 
 
-def merge_items(options: tuple[Value, ...], why: str) -> list[Value]:
-    """The items of the list that is one of several, to be read: what all begin with, then what may follow."""
-    shortest = min(len(o) for o in options)
-    common = next((i for i in range(shortest) if not all(same(o[i], options[0][i]) for o in options)), shortest)
-    out: list[Value] = list(options[0][:common])
-    return out + [item if isinstance(item, Maybe) else Maybe(item, why) for one in options for item in one[common:]]
-
-
 def merge_rows(rows: Sequence[list[Value]], why: str) -> list[Value]:
     """The items of a sequence that is one of several, in order: those that some of them lack are there on some paths only."""
     out = rows[0]
@@ -321,8 +313,6 @@ class Operations(Texts):
         if isinstance(value, Unknown):
             if value.options is not None and len(value.options) == 1:
                 return self.iterate(value.options[0])
-            if value.options and all(isinstance(o, (list, tuple)) for o in value.options):
-                return merge_items(value.options, value.why)
             if value.options and all(isinstance(o, (list, tuple)) for o in value.options):
                 return merge_rows([list(o) for o in value.options], value.why)
             merged = self.to_read(value)
