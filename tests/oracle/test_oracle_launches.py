@@ -16,8 +16,9 @@ from tests.oracle.real import RELEASES, SHARED, Answer, Evaluators, why_absent
 
 SURE = 0.99
 COMMITS = 0.90
-LAUNCHES = 60
-FACTS = ("h100x8", "cpu")  # the oracle starts once for each; the command above takes them all
+LAUNCHES = 50
+# The oracle starts once for each host: one for each release here, all of them for the command above.
+HOSTS = {"0.5.5": "cpu", "0.5.16": "cpu"}
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -25,7 +26,7 @@ def test_generated_launches(release: str, report: Callable[[str], None]) -> None
     absent = why_absent(release)
     if absent:
         pytest.skip(absent)
-    tally = compare(release, LAUNCHES, seed=20, facts=FACTS)
+    tally = compare(release, LAUNCHES, seed=20, facts=(HOSTS.get(release, "h100x8"),))
     report(f"{release:12} generated     {tally.row()}")
     judge(tally)
     assert 0.1 < tally.really_fail / tally.launches < 0.9
