@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with _signals_interrupt() as signals:
             code = find_command(args.name)(args)
+        if args.name in ENDS_AT_ONCE:
+            gc.freeze()  # the interpreter's end would search all of it for cycles
         return INTERRUPTED if signals else code
     except TriageError as error:
         _explain(str(error), error.hint)
