@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from triage.analysis.evaluate import Evaluation, Evaluator, Raised, Value
+from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Raised, Trial, Value
 from triage.analysis.evaluate.values import Unknown
 from triage.analysis.flags import Option, Options, typed_text
 from triage.analysis.suggestions import Hints, lowest, make_resolve, read_hints, typed_numbers, value_texts
-from triage.argv import is_flag
+from triage.argv import edit_args, is_flag
 from triage.model import Edit
 from triage.protocols import EngineProfile, SourceTree
 
@@ -61,6 +61,32 @@ class Context:
     def is_free(self, name: str) -> bool:
         """Whether a setting or variable may be edited without a person's word."""
         return self.protected or self.profile.protection(name) is None
+
+
+def edit_launch(
+    args: Sequence[str], env: Mapping[str, str], edits: Sequence[Edit]
+) -> tuple[tuple[str, ...], dict[str, str]] | None:
+    """The arguments and the variables of a launch with edits made; None where one of them does not fit."""
+    try:
+        new = edit_args(args, edits)
+    except ValueError:
+        return None
+    return new, {**env, **{e.name: e.new for e in edits if e.action == "env" and e.new is not None}}
+
+
+def try_candidates(trial: LocalTrial, group: Sequence[Candidate]) -> Trial:
+    """How the failing function comes out with all of these made; "unknown" where one means no single setting or variable."""
+    settings: dict[str, Value] = {}
+    env: dict[str, str] = {}
+    for candidate in group:
+        edit = candidate.edits[0]
+        if candidate.field is not None:
+            settings[candidate.field] = candidate.value
+        elif edit.action == "env" and edit.new is not None:
+            env[edit.name] = edit.new
+        else:
+            return "unknown"
+    return trial.run(settings, env)
 
 
 def turns_off(name: str) -> str | None:

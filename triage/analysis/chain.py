@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import Candidate, Context, find_candidates
-from triage.analysis.evaluate import Evaluation, LocalTrial, Place, Raised, Value
+from triage.analysis.candidates import Candidate, Context, edit_launch, find_candidates, try_candidates
+from triage.analysis.evaluate import Evaluation, LocalTrial, Place, Raised
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.ranking import Unit, judge
-from triage.argv import edit_args
 from triage.model import Certainty, Edit, Location, Patch
 
 _PRICE = {"passes": 0.0, "moved": 0.4, "unknown": 0.5}  # what a change costs more that was not seen to pass the function
@@ -112,7 +111,7 @@ class Walker:
         for number, candidate in enumerate(candidates[:allowed]):
             if passed >= _ENOUGH:
                 break
-            answer = _try(trial, (candidate,))
+            answer = try_candidates(trial, (candidate,))
             if answer == "fails" and candidate.edits[0].action != "remove":
                 continue
             extra = _REMOVED if candidate.edits[0].action == "remove" else _PRICE.get(answer, 0.0)
@@ -121,7 +120,7 @@ class Walker:
         if not passed:
             pool = [c for c in candidates if c.field and c.edits[0].action != "remove"][:_POOL]
             for number, pair in enumerate(itertools.combinations(pool, 2)):
-                if pair[0].field != pair[1].field and _try(trial, pair) == "passes":
+                if pair[0].field != pair[1].field and try_candidates(trial, pair) == "passes":
                     edits = (*pair[0].edits, *pair[1].edits)
                     out.append((pair[0].cost + pair[1].cost, len(candidates) + number, edits))
         return [edits for _cost, _number, edits in sorted(out)]
@@ -141,7 +140,7 @@ class Walker:
                 return Chain((*links, Link(args, env, evaluation, raised)))
             links.append(self.link(args, env, evaluation, raised, step))
             names |= {e.name for e in step}
-            args, env = self.apply(args, env, step) or (args, env)
+            args, env = edit_launch(args, env, step) or (args, env)
 
     def get_past(
         self, args: tuple[str, ...], env: Mapping[str, str], evaluation: Evaluation, raised: Raised, touched: set[str]
@@ -155,7 +154,7 @@ class Walker:
                 return None
             if ways[way] >= _ALIKE or any(e.name in touched for e in edits):
                 continue
-            launch = self.apply(args, env, edits)
+            launch = edit_launch(args, env, edits)
             if launch is None or launch == (args, dict(env)):
                 continue
             ways[way] += 1
@@ -173,12 +172,12 @@ class Walker:
         while left and evaluation.raised is not None:
             for group in (g for size in range(1, len(left)) for g in itertools.combinations(left, size)):
                 step = tuple(e for unit in group for e in unit)
-                launch = self.apply(args, env, step)
+                launch = edit_launch(args, env, step)
                 if launch is not None and self.is_past(evaluation.raised, self.look(*launch)):
                     break
             else:
                 group, step = tuple(left), tuple(e for unit in left for e in unit)
-                launch = self.apply(args, env, step)
+                launch = edit_launch(args, env, step)
             links.append(self.link(args, env, evaluation, evaluation.raised, step))
             left = [unit for unit in left if unit not in group]
             args, env = launch or (args, env)
@@ -188,7 +187,7 @@ class Walker:
     def link(
         self, args: tuple[str, ...], env: Mapping[str, str], evaluation: Evaluation, raised: Raised, step: tuple[Edit, ...]
     ) -> Link:
-        launch = self.apply(args, env, step)
+        launch = edit_launch(args, env, step)
         assert launch is not None
         after = self.look(*launch)
         own = judge(replace(self.context, args=args, env=env), (step,), 0.0, frozenset(), after, *launch).patch
@@ -201,16 +200,6 @@ class Walker:
         return Link(args, env, evaluation, raised, step, replace(own, env=changed, why=why, certainty=sure))
 
     # ------------------------------------------------ small questions
-    @staticmethod
-    def apply(
-        args: tuple[str, ...], env: Mapping[str, str], edits: Sequence[Edit]
-    ) -> tuple[tuple[str, ...], dict[str, str]] | None:
-        try:
-            new = edit_args(args, edits)
-        except ValueError:
-            return None
-        return new, {**env, **{e.name: e.new for e in edits if e.action == "env" and e.new is not None}}
-
     def is_past(self, old: Raised, after: Evaluation) -> bool:
         """Whether a launch gets past the place where another failed: it passes, or it fails later."""
         new = after.raised
@@ -250,20 +239,6 @@ def _units_of(edits: Sequence[Edit]) -> list[Unit]:
         else:
             out.append((edit,))
     return out
-
-
-def _try(trial: LocalTrial, group: Sequence[Candidate]) -> str:
-    settings: dict[str, Value] = {}
-    env: dict[str, str] = {}
-    for candidate in group:
-        edit = candidate.edits[0]
-        if candidate.field is not None:
-            settings[candidate.field] = candidate.value
-        elif edit.action == "env" and edit.new is not None:
-            env[edit.name] = edit.new
-        else:
-            return "unknown"
-    return trial.run(settings, env)
 
 
 __all__ = ["Chain", "ChainLimits", "Link", "Walker"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from triage.analysis.candidates import Context
+from triage.analysis.candidates import Context, edit_launch
 from triage.analysis.chain import Chain, ChainLimits, Link, Walker
 from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
@@ -205,7 +205,7 @@ class _Seer:
         """All steps of a chain that ends in a launch that passes, as one patch of the launch as typed."""
         assert chain.end is not None
         units = [link.step for link in chain.links]
-        launch = Walker.apply(self.args, self.env, [e for unit in units for e in unit])
+        launch = edit_launch(self.args, self.env, [e for unit in units for e in unit])
         assert launch is not None
         return judge(self.context, units, 0.0, frozenset(), chain.end, *launch).patch
 

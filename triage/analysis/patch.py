@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates
-from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Trial, Value
+from triage.analysis.candidates import REMOVE, SET, Candidate, Context, edit_launch, find_candidates, try_candidates
+from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Trial
 from triage.analysis.ranking import Judged, Unit, judge, silent_changes
-from triage.argv import edit_args
 from triage.model import Edit, Patch
 
 EvaluatorFor = Callable[[Mapping[str, str]], Evaluator]
+_Answer = tuple[tuple[Candidate, ...], float]  # changes that are worth an evaluation, and what they cost more
 
 _UNKNOWN, _MOVED, _DOUBTED = 0.5, 0.4, 1.0  # what a change costs more that was not seen to pass the failing function
 _OWN = 0.5  # less for the value that the release itself would take
@@ -114,18 +114,12 @@ class _Searcher:
         self.ends: Counter[tuple[frozenset[tuple[str, str]], Place | None]] = Counter()  # where launches of a shape failed
         self.stuck: Counter[frozenset[tuple[str, str]]] = Counter()  # the most that failed at one place
         self.evaluations = 0
-        self.pending: list[tuple[tuple[Candidate, ...], float]] = []  # what to queue when the evaluation is over
         self.trials: dict[tuple[Unit, ...], dict[int, _Trials]] = {}  # of each node, by the number of changes
         self.replaced: frozenset[str] = frozenset()  # typed values that the launch as it is does not keep either
 
     # ------------------------------------------------ one launch
     def launch(self, units: Sequence[Unit]) -> tuple[tuple[str, ...], dict[str, str]] | None:
-        edits = [e for unit in units for e in unit]
-        try:
-            args = edit_args(self.context.args, edits)
-        except ValueError:
-            return None
-        return args, {**self.context.env, **{e.name: e.new for e in edits if e.action == "env" and e.new is not None}}
+        return edit_launch(self.context.args, self.context.env, [e for unit in units for e in unit])
 
     def visit(self, node: _Node) -> None:
         launch = self.launch(node.units)
@@ -143,14 +137,13 @@ class _Searcher:
         self.evaluations += 1
         context = replace(self.context, args=args, env=env)
         evaluator = self.evaluator_for(env)
-
         evaluation = evaluator.evaluate(args, () if node.units else self.target.trail)
         trial = evaluator.trial()
-        self.pending = []
+        answers: list[_Answer] = []
         if trial is not None and len(node.units) < self.limits.edits and evaluation.raised and not evaluation.raised.usage:
-            self.expand(node, trial, evaluation, context, evaluator)
-        own = self.own_choice(node)
-        for group, extra in self.pending:
+            answers = self.expand(node, trial, evaluation, context, evaluator)
+        own = self.own_choice(node, answers)
+        for group, extra in answers:
             edit = group[0].edits[0]
             self.push(node, group, extra - (_OWN if (edit.name, edit.new) == own else 0.0))
         if evaluation.raised is not None and node.units and not node.start:
@@ -201,8 +194,11 @@ class _Searcher:
         heapq.heappush(self.queue, (cost, next(self.order), child))
 
     # ------------------------------------------------ one failure
-    def expand(self, node: _Node, trial: LocalTrial, evaluation: Evaluation, context: Context, evaluator: Evaluator) -> None:
-        """Queue what gets past this failure in its own function with `node.size` changes, and the turn for one more."""
+    def expand(
+        self, node: _Node, trial: LocalTrial, evaluation: Evaluation, context: Context, evaluator: Evaluator
+    ) -> list[_Answer]:
+        """What gets past this failure in its own function with `node.size` changes. Queues the turn for those that were not
+        tried yet, and for one change more."""
         assert evaluation.raised is not None
         touched = {e.name for e in node.edits}
         candidates = [
@@ -222,7 +218,7 @@ class _Searcher:
             of_node[size] = _Trials(allowed, set(), Counter(), Counter())
         so_far = of_node[size]
         alone = of_node[1].passing if size > 1 and 1 in of_node else set()
-        answers: list[tuple[tuple[Candidate, ...], float]] = []
+        answers: list[_Answer] = []
         cheapest: float | None = None
         at = node.start
         while at < len(groups) and so_far.allowed > 0:
@@ -236,24 +232,24 @@ class _Searcher:
             if any((c.edits,) in alone for c in group):
                 continue
             so_far.allowed -= 1
-            answer = self.attempt(trial, group)
+            answer = try_candidates(trial, group)
             if answer == "passes":
                 so_far.passing.add(tuple(c.edits for c in group))
                 cheapest = cost if cheapest is None else cheapest
             extra = self.price(group, answer, so_far.moved, so_far.unread)
             if extra is not None:
                 answers.append((group, extra))
-        self.pending = answers
         if not node.start and len(node.units) + size < self.limits.edits:
             least = sorted({c.field: c.cost for c in reversed(candidates) if c.edits[0].action != "remove"}.values())
             if len(least) > size:
                 bound = round(node.cost + sum(least[: size + 1]), 3)
                 heapq.heappush(self.queue, (bound, next(self.order), replace(node, size=size + 1)))
+        return answers
 
-    def own_choice(self, node: _Node) -> tuple[str, str]:
+    def own_choice(self, node: _Node, answers: Sequence[_Answer]) -> tuple[str, str]:
         """The typed flag whose value is to be changed and has most choices left, and the one that the release takes
         where the flag is left out."""
-        left = Counter(g[0].edits[0].name for g, _ in self.pending if len(g) == 1 and g[0].edits[0].action == "set")
+        left = Counter(g[0].edits[0].name for g, _ in answers if len(g) == 1 and g[0].edits[0].action == "set")
         name, times = left.most_common(1)[0] if left else ("", 0)
         option = self.context.options.find(name) if times > 1 else None
         launch = self.launch((*node.units, (Edit("remove", name),)))
@@ -280,18 +276,6 @@ class _Searcher:
             moved[first.name] += 1
             return _MOVED if moved[first.name] <= 2 else None
         return None
-
-    def attempt(self, trial: LocalTrial, group: Sequence[Candidate]) -> Trial:
-        settings: dict[str, Value] = {}
-        env: dict[str, str] = {}
-        for candidate in group:
-            if candidate.field is not None:
-                settings[candidate.field] = candidate.value
-            elif candidate.edits[0].action == "env" and candidate.edits[0].new is not None:
-                env[candidate.edits[0].name] = candidate.edits[0].new
-            else:
-                return "unknown"
-        return trial.run(settings, env)
 
     # ------------------------------------------------ the search
     def run(self) -> bool:
