@@ -10,12 +10,12 @@ did not raise is no part of a condition. It reads only the modules on the way, a
 from __future__ import annotations
 
 import ast
-import gc
 import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from triage.analysis.collection import hold_collection
 from triage.analysis.conditions import Part
 from triage.analysis.guards import Culprit
 from triage.analysis.sites.frames import PLACE, Frame, Node, Step, steps_of
@@ -78,16 +78,14 @@ def survey_sites(tree: SourceTree, profile: EngineProfile, watched: Sequence[Wat
     for place in watched:
         walk.files.add(place.file)
         walk.watched.setdefault(place.file, []).append((place.line, place.culprit))
-    limit, collecting = sys.getrecursionlimit(), gc.isenabled()
+    limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _DEPTH))
-    gc.disable()  # nearly all that is made here is kept: collecting would double the time
     try:
-        roots = [_walk_stage(walk, stage.call, stage.unless_field) for stage in profile.stages]
-        return _Collector(walk).collect([r for r in roots if r is not None])
+        with hold_collection():
+            roots = [_walk_stage(walk, stage.call, stage.unless_field) for stage in profile.stages]
+            return _Collector(walk).collect([r for r in roots if r is not None])
     finally:
         sys.setrecursionlimit(limit)
-        if collecting:
-            gc.enable()
 
 
 def _walk_stage(walk: Walk, call: str, unless: str | None) -> Node | None:
@@ -122,7 +120,7 @@ class _Collector:
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
         self.tests: dict[int, ResolvedGuard] = {}
-        self.legs: dict[tuple[int, int], tuple[ResolvedGuard, ...]] = {}
+        self.legs: dict[int, tuple[ResolvedGuard, ...]] = {}
         self.attributes: dict[str, Val] = {}
         self.vals: dict[Val, tuple[tuple[Read, ...], str]] = {}
 
@@ -173,11 +171,10 @@ class _Collector:
         return Site(location, function, statement_kind(statement), text, at=statement.lineno)
 
     def leg(self, node: Node, statement: ast.stmt, step: Step | None) -> Leg:
-        if (id(step), 0) not in self.legs:
-            tests = tuple(self.test(s) for s in steps_of(step))
-            self.legs[id(step), 0] = tests
-        tests = self.legs[id(step), 0]
-        return Leg(Location(node.info.module.file, statement.lineno, statement.end_lineno), node.info.name, tests)
+        if id(step) not in self.legs:
+            self.legs[id(step)] = tuple(self.test(s) for s in steps_of(step))
+        where = Location(node.info.module.file, statement.lineno, statement.end_lineno)
+        return Leg(where, node.info.name, self.legs[id(step)])
 
     def test(self, step: Step) -> ResolvedGuard:
         if id(step) not in self.tests:
