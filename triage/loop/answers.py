@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +29,6 @@ T = TypeVar("T")
 
 SWITCH = "TRIAGE_CACHE"  # "off": keep nothing and look nothing up; else the folder to keep answers in
 KEPT = 200  # answers at most
-_ASKED = {name: name for name in ("read", "is_package", "list_dir")}
 
 
 def recall_answer(cls: type[T], capture: Capture, profile: EngineProfile, make: Callable[[Capture], T]) -> T:
@@ -40,7 +40,8 @@ def recall_answer(cls: type[T], capture: Capture, profile: EngineProfile, make: 
     path = folder / f"{_digest_inputs(cls, capture, profile)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, CaptureError):
         held = json.loads(path.read_bytes())
-        if all(_digest(getattr(capture.source, _ASKED[how])(name)) == seen for how, name, seen in held["read"]):
+        ask = {"read": capture.source.read, "is_package": capture.source.is_package, "list_dir": capture.source.list_dir}
+        if all(_digest(ask[how](name)) == seen for how, name, seen in held["read"]):
             return from_json(cls, held["answer"])
     tree = RecordingTree(capture.source)
     answer = to_json(make(replace(capture, source=tree)))
@@ -66,10 +67,11 @@ def _digest_inputs(cls: type, capture: Capture, profile: EngineProfile) -> str:
 
 @cache
 def _own_state() -> list[list[JsonValue]]:
-    """The files of triage itself, by name, size and time: another state of the code may give another answer."""
+    """What runs: another Python, or another state of the files of triage itself (name, size, time), may answer otherwise."""
     root = Path(__file__).parents[1]
     files = sorted(root.rglob("*.py"))
-    return [[str(f.relative_to(root)), s.st_size, s.st_mtime_ns] for f in files for s in (f.stat(),)]
+    state: list[list[JsonValue]] = [[str(f.relative_to(root)), s.st_size, s.st_mtime_ns] for f in files for s in (f.stat(),)]
+    return [[sys.version], *state]
 
 
 def _folder() -> Path | None:
