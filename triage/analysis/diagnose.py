@@ -12,7 +12,7 @@ from triage.analysis.definitions import find_definitions
 from triage.analysis.evaluate import Evaluation, Place
 from triage.analysis.evaluators import Evaluators, complete_facts
 from triage.analysis.failure import find_failure
-from triage.analysis.flags import Options, read_flags
+from triage.analysis.flags import read_flags
 from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
@@ -31,7 +31,6 @@ class _Explained:
     """What evaluation says of the failure that the log shows."""
 
     evaluation: Evaluation
-    options: Options
     agrees: bool  # the evaluation raises where the log says
     trail: tuple[Place, ...]
 
@@ -103,7 +102,7 @@ def _explain(
     if evaluation.supposed or evaluation.observed:
         unknowns += evaluators.assumed
     options = read_flags(evaluators.get(launch.env), capture.source)
-    found = _Explained(evaluation, options, _agrees(evaluation, failure, path), trail)
+    found = _Explained(evaluation, _agrees(evaluation, failure, path), trail)
     for text in evaluation.contradictions[:3]:
         unknowns.append(Unknown("why the run went another way than the evaluation", text, "capture the host's facts anew"))
     moved = path is not None and bool(path.sites) and not path.sites[-1].matches

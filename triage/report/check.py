@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from triage.report.objects import (
     build_setting,
     build_silent,
     build_unknown,
+    dump_object,
 )
 from triage.report.view import (
     Block,
@@ -62,7 +62,7 @@ def render_check_text(foresight: Foresight, width: int = 100, colour: bool = Fal
 
 def render_check_json(foresight: Foresight) -> str:
     """One ASCII object with a final newline; the same record gives the same bytes."""
-    return json.dumps(build_check_object(foresight), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return dump_object(build_check_object(foresight))
 
 
 # ---------------------------------------------------------------- for a person

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
-from triage.model import SCHEMA, Flag, Guard, JsonValue, LaunchValues, LifeEvent, LifeValue, Location, SettingLife
-from triage.report.objects import build_unknown
+from triage.model import SCHEMA, Flag, Guard, LaunchValues, LifeEvent, LifeValue, Location, SettingLife
+from triage.report.objects import JsonObject, build_location, build_unknown, dump_object
 from triage.report.view import Block, Bullets, Code, CodeLine, Item, Paragraph, Report, Section
 
 MAX_EVENTS = 25  # of one kind, in the text for a person; the JSON holds all
@@ -21,7 +20,6 @@ ORIGINS = {
     "observed": "as the log shows",
     "unknown": "from an unknown origin",
 }
-JsonObject = dict[str, JsonValue]
 
 
 def render_life_text(life: SettingLife, width: int = 100, colour: bool = False) -> str:
@@ -33,7 +31,7 @@ def render_life_text(life: SettingLife, width: int = 100, colour: bool = False) 
 
 def render_life_json(life: SettingLife) -> str:
     """One ASCII object with a final newline; the same record gives the same bytes."""
-    return json.dumps(build_life_object(life), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return dump_object(build_life_object(life))
 
 
 # ---------------------------------------------------------------- for a person
@@ -182,9 +180,7 @@ def build_life_object(life: SettingLife) -> JsonObject:
 
 
 def _location(location: Location | None) -> JsonObject:
-    if location is None:
-        return {"file": None, "line": None, "end_line": None}
-    return {"file": location.file, "line": location.line, "end_line": location.end_line}
+    return {**build_location(location), "end_line": location.end_line if location is not None else None}
 
 
 def _flag_object(flag: Flag) -> JsonObject:

@@ -31,7 +31,12 @@ JsonObject = dict[str, JsonValue]
 
 def render_json(subject: Subject) -> str:
     """One ASCII object with a final newline; the same record gives the same bytes."""
-    return json.dumps(build_object(subject), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return dump_object(build_object(subject))
+
+
+def dump_object(made: JsonObject) -> str:
+    """One ASCII object with a final newline; the same values give the same bytes."""
+    return json.dumps(made, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def build_object(subject: Subject) -> JsonObject:
@@ -97,7 +102,8 @@ def build_cause(cause: Cause) -> JsonObject:
         "constraints": [c.text for c in cause.constraints],
         "evidence": [_evidence(e) for e in cause.evidence],
         "constraint_details": [
-            {"when": list(c.when), "need": c.need, "fields": list(c.fields), **_location(c.location)} for c in cause.constraints
+            {"when": list(c.when), "need": c.need, "fields": list(c.fields), **build_location(c.location)}
+            for c in cause.constraints
         ],
     }
 
@@ -106,13 +112,13 @@ def _evidence(evidence: Evidence) -> JsonObject:
     return {
         "kind": evidence.kind,
         "text": evidence.text,
-        **_location(evidence.location),
+        **build_location(evidence.location),
         "log_line": evidence.log_line,
         "knowledge_id": evidence.knowledge_id,
     }
 
 
-def _location(location: Location | None) -> JsonObject:
+def build_location(location: Location | None) -> JsonObject:
     return {"file": location.file if location else None, "line": location.line if location else None}
 
 
@@ -133,7 +139,7 @@ def build_patch(patch: Patch) -> JsonObject:
 
 
 def build_silent(changes: Iterable[SilentChange]) -> list[JsonValue]:
-    return [{"field": c.field, "asked": c.asked, "used": c.used, **_location(c.location), "why": c.why} for c in changes]
+    return [{"field": c.field, "asked": c.asked, "used": c.used, **build_location(c.location), "why": c.why} for c in changes]
 
 
 def build_setting(setting: Setting) -> JsonObject:
@@ -142,7 +148,7 @@ def build_setting(setting: Setting) -> JsonObject:
         "value": setting.value,
         "origin": setting.origin,
         "typed": setting.typed,
-        **_location(setting.location),
+        **build_location(setting.location),
     }
 
 
@@ -156,7 +162,7 @@ def build_path(path: PathCondition) -> list[JsonValue]:
 
 def _site(site: Site) -> JsonObject:
     return {
-        **_location(site.location),
+        **build_location(site.location),
         "end_line": site.location.end_line,
         "at": site.at,
         "function": site.function,
@@ -168,7 +174,7 @@ def _site(site: Site) -> JsonObject:
 
 
 def _guard(guard: Guard) -> JsonObject:
-    return {**_location(guard.location), "kind": guard.kind, "text": guard.text, "came_out": guard.came_out}
+    return {**build_location(guard.location), "kind": guard.kind, "text": guard.text, "came_out": guard.came_out}
 
 
 def _attempt(attempt: Attempt) -> JsonObject:
