@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from triage.analysis.conditions import read_scope
-from triage.analysis.source import MAX_SOURCE, decode_source, function_chain, read_module
+from triage.analysis.source import MAX_SOURCE, decode_source, flat_block, function_chain, imported_module, read_module
 from triage.errors import CaptureError
 from triage.model import Location, Unknown
 from triage.protocols import SourceTree
@@ -47,7 +47,7 @@ def _define(tree: SourceTree, file: str, head: str, rest: list[str], line: int |
     if line is not None:
         blocks = [f.body for f in reversed(function_chain(module.tree, line)) if isinstance(f, ast.FunctionDef)] + blocks
     for block in blocks:
-        for node in reversed(_flat(block)):
+        for node in reversed(flat_block(block)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for alias in node.names:
                     found = _imported(tree, file, node, alias, head, rest, hops)
@@ -56,19 +56,6 @@ def _define(tree: SourceTree, file: str, head: str, rest: list[str], line: int |
             elif head in _defined(node):
                 return _inside(tree, file, node, rest, hops)
     return None
-
-
-def _flat(block: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a block and of the ifs, tries and withs in it, in source order."""
-    out: list[ast.stmt] = []
-    todo = list(reversed(block))
-    while todo:
-        node = todo.pop()
-        out.append(node)
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            inner = [*node.body, *(s for h in getattr(node, "handlers", []) for s in h.body), *getattr(node, "orelse", [])]
-            todo += reversed(inner)
-    return out
 
 
 def _defined(node: ast.stmt) -> set[str]:
@@ -87,7 +74,7 @@ def _inside(tree: SourceTree, file: str, node: ast.stmt, rest: list[str], hops: 
         return _define(tree, file, head, rest, None, hops - 1) if head else None
     if not isinstance(node, ast.ClassDef):
         return None
-    for member in _flat(node.body):
+    for member in flat_block(node.body):
         if rest[0] in _defined(member):
             return _inside(tree, file, member, rest[1:], hops - 1)
     for base in node.bases:
@@ -122,10 +109,7 @@ def _imported(
         if parts[0] != head or rest[: len(parts) - 1] != parts[1:]:
             return None
         return _in_module(tree, alias.name, rest[len(parts) - 1 :], hops)
-    base = node.module or ""
-    if node.level:
-        folder = file.split("/")[: -node.level]
-        base = ".".join([*folder, *([base] if base else [])])
+    base = imported_module(file, node)
     if alias.name == "*":
         target = _module_file(tree, base)
         return _define(tree, target, head, rest, None, hops - 1) if target and not head.startswith("_") else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from triage.analysis.decoding import decode_source
@@ -259,6 +259,25 @@ def function_chain(tree: ast.Module, line: int) -> list[ast.stmt]:
     return []
 
 
+def flat_block(block: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a block and of the ifs, tries and withs in it, in source order."""
+    out: list[ast.stmt] = []
+    todo = list(reversed(block))
+    while todo:
+        node = todo.pop()
+        out.append(node)
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            inner = [*node.body, *(s for h in getattr(node, "handlers", []) for s in h.body), *getattr(node, "orelse", [])]
+            todo += reversed(inner)
+    return out
+
+
+def imported_module(file: str, node: ast.ImportFrom) -> str:
+    """The dotted name of the module that an import statement of a file imports from."""
+    folders = file.split("/")[: -node.level] if node.level else []
+    return ".".join([*folders, *([node.module] if node.module else [])])
+
+
 def find_function(tree: SourceTree, file: str, line: int) -> Function | None:
     """The innermost function around a line; None at module level or when the file cannot be read."""
     module = read_module(tree, file, line)
@@ -286,7 +305,9 @@ __all__ = [
     "find_function",
     "find_sites",
     "first_line",
+    "flat_block",
     "function_chain",
+    "imported_module",
     "isolate_function",
     "parse_text",
     "qualified_name",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from triage.analysis.reading import Module, read_module
-from triage.analysis.source import FunctionNode
+from triage.analysis.source import FunctionNode, flat_block
 from triage.model import Unknown
 from triage.protocols import SourceTree
 
@@ -175,7 +175,7 @@ def _index(name: str, is_package: bool, module: Module) -> Source:
     classes: dict[str, ast.ClassDef] = {}
     imports: dict[str, tuple[str, str | None]] = {}
     constants: dict[str, ast.expr] = {}
-    for node in flat(module.tree.body):
+    for node in flat_block(module.tree.body):
         if isinstance(node, FunctionNode):
             functions[node.name] = node
         elif isinstance(node, ast.ClassDef):
@@ -187,17 +187,6 @@ def _index(name: str, is_package: bool, module: Module) -> Source:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             constants[node.target.id] = node.value
     return Source(name, is_package, module, functions, classes, imports, constants)
-
-
-def flat(block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a block and of the plain branches in it (if, try, with)."""
-    for node in block:
-        yield node
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            yield from flat(node.body)
-            for handler in getattr(node, "handlers", ()):
-                yield from flat(handler.body)
-            yield from flat(getattr(node, "orelse", ()))
 
 
 def imports_of(node: ast.Import | ast.ImportFrom, name: str, is_package: bool) -> dict[str, tuple[str, str | None]]:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from triage.analysis.reading import Module, read_module
+from triage.analysis.source import flat_block, imported_module
 from triage.model import Unknown
 from triage.protocols import SourceTree
 
@@ -126,9 +127,7 @@ class Index:
 def index_block(index: ModuleIndex, block: list[ast.stmt], prefix: str, owner: ClassInfo | None) -> dict[str, Symbol]:
     """The names that a block of statements binds, those in its ifs, tries and withs included."""
     out: dict[str, Symbol] = {}
-    todo = list(reversed(block))
-    while todo:
-        node = todo.pop()
+    for node in flat_block(block):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             out[node.name] = FunctionInfo(index, node, prefix + node.name, owner)
         elif isinstance(node, ast.ClassDef):
@@ -147,9 +146,6 @@ def index_block(index: ModuleIndex, block: list[ast.stmt], prefix: str, owner: C
                 for n in ast.walk(target):
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and not isinstance(out.get(n.id), ClassInfo):
                         out[n.id] = node
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            inner = [*node.body, *(s for h in getattr(node, "handlers", []) for s in h.body), *getattr(node, "orelse", [])]
-            todo += reversed(inner)
     return out
 
 
@@ -160,7 +156,5 @@ def imports_of(file: str, node: ast.Import | ast.ImportFrom) -> list[tuple[str, 
             (a.asname, Import(a.name)) if a.asname else (a.name.partition(".")[0], Import(a.name.partition(".")[0]))
             for a in node.names
         ]
-    base = node.module or ""
-    if node.level:
-        base = ".".join([*file.split("/")[: -node.level], *([base] if base else [])])
+    base = imported_module(file, node)
     return [(a.asname or a.name, Import(base) if a.name == "*" else Import(base, a.name)) for a in node.names]
