@@ -109,7 +109,7 @@ def _imported(
         if parts[0] != head or rest[: len(parts) - 1] != parts[1:]:
             return None
         return _in_module(tree, alias.name, rest[len(parts) - 1 :], hops)
-    base = imported_module(file, node)
+    base = imported_module(file, node.module, node.level)
     if alias.name == "*":
         target = _module_file(tree, base)
         return _define(tree, target, head, rest, None, hops - 1) if target and not head.startswith("_") else None

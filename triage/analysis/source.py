@@ -272,10 +272,10 @@ def flat_block(block: Sequence[ast.stmt]) -> list[ast.stmt]:
     return out
 
 
-def imported_module(file: str, node: ast.ImportFrom) -> str:
-    """The dotted name of the module that an import statement of a file imports from."""
-    folders = file.split("/")[: -node.level] if node.level else []
-    return ".".join([*folders, *([node.module] if node.module else [])])
+def imported_module(file: str, module: str | None, level: int) -> str:
+    """The dotted name of what `from ..module import` in a file imports from; `level` counts the dots."""
+    folders = file.split("/")[:-level] if level else []
+    return ".".join([*folders, *([module] if module else [])])
 
 
 def find_function(tree: SourceTree, file: str, line: int) -> Function | None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from triage.cli.console import get_width, wants_colour, write_progress, write_result
-from triage.cli.given import DEFAULT_ENGINE, lay_over
+from triage.cli.given import lay_over, start_given
 from triage.errors import UsageError
 from triage.knowledge import load_profile
-from triage.model import CaptureMeta, Facts, Foresight
+from triage.model import Foresight
 from triage.protocols import Capture, EngineProfile
 
 WAYS = "name a unit (--host H --unit U), give --source TREE and --launch ARGV, or a capture directory"
@@ -63,9 +63,7 @@ def find_launch(args: Namespace) -> tuple[Capture, EngineProfile]:
             "there is nothing to check" if args.source is args.launch else "--source and --launch belong together", WAYS
         )
     else:
-        profile = load_profile(DEFAULT_ENGINE)
-        meta = CaptureMeta("", "", "given", profile.name, None, None, None, None)
-        capture = Capture(meta, None, Facts(), b"", None)
+        capture, profile = start_given()
     capture, profile = lay_over(capture, profile, args)
     if capture.launch is None:
         raise UsageError("this capture holds no launch", hint="give --launch")

@@ -7,10 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from triage.cli.console import get_width, wants_colour, write_progress, write_result
-from triage.cli.given import DEFAULT_ENGINE, lay_over
+from triage.cli.given import lay_over, start_given
 from triage.errors import UsageError
-from triage.knowledge import load_profile
-from triage.model import CaptureMeta, Facts
 from triage.protocols import Capture, EngineProfile
 
 WAYS = "give --source TREE (a capture directory will do too), or name a unit (--host H --unit U)"
@@ -52,9 +50,7 @@ def find_source(args: Namespace) -> tuple[Capture, EngineProfile]:
         capture, profile = open_capture(Path(args.source))
         args.source = None
     else:
-        profile = load_profile(DEFAULT_ENGINE)
-        meta = CaptureMeta("", "", "given", profile.name, None, None, None, None)
-        capture = Capture(meta, None, Facts(), b"", None)
+        capture, profile = start_given()
     capture, profile = lay_over(capture, profile, args)
     if capture.source is None:
         raise UsageError(

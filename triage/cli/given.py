@@ -142,6 +142,12 @@ def build_capture(args: Namespace) -> tuple[Capture, EngineProfile]:
     return lay_over(capture, profile, args)
 
 
+def start_given() -> tuple[Capture, EngineProfile]:
+    """A capture of no host, over which is laid what is given."""
+    profile = load_profile(DEFAULT_ENGINE)
+    return Capture(CaptureMeta("", "", "given", profile.name, None, None, None, None), None, Facts(), b"", None), profile
+
+
 def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple[Capture, EngineProfile]:
     """The capture with --launch, --env, --fact, --model-config and --source in place of its own. Raises UsageError."""
     from triage.analysis.trees import open_tree

@@ -9,23 +9,6 @@ from collections.abc import Sequence
 from triage import __version__
 
 FORMAT_NAMES = ("text", "md", "html", "json")
-EXPLAIN_OPTIONS = (
-    "--help",
-    "--host",
-    "--unit",
-    "--user-unit",
-    "--command",
-    "--log",
-    "--cwd",
-    "--ssh-config",
-    "--known-hosts",
-    "--source",
-    "--launch",
-    "--env",
-    "--fact",
-    "--model-config",
-    "--json",
-)
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 EXIT_CODES = """\
@@ -60,9 +43,15 @@ def place_flag(argv: Sequence[str]) -> list[str]:
     """The words of `triage explain --flag ...` with the flag, which is the server's and none of ours, where FIELD stands."""
     words = list(argv)
     is_flag = len(words) > 1 and words[0] == "explain" and words[1].startswith("--") and words[1] != "--"
-    if is_flag and words[1].partition("=")[0] not in EXPLAIN_OPTIONS:
+    if is_flag and words[1].partition("=")[0] not in _explain_options():
         return [words[0], *words[2:], "--", words[1]]
     return words
+
+
+def _explain_options() -> set[str]:
+    own = argparse.ArgumentParser(allow_abbrev=False)
+    _fill_explain(own)
+    return {name for action in own._actions for name in action.option_strings}
 
 
 def parse_seconds(text: str) -> float:
@@ -182,6 +171,10 @@ def _add_explain(commands: Commands) -> None:  # type: ignore[valid-type]
         "a setting's whole life: declared, defaulted, checked, overwritten",
         "Of --source TREE or of a unit on a host; with --launch (or the unit's own) also the values of that launch.",
     )
+    _fill_explain(parser)
+
+
+def _fill_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("field", metavar="FIELD|--flag", help="a setting's name, or its flag")
     _add_target(parser)
     _add_given(parser)

@@ -114,7 +114,7 @@ class Reach:
         local: dict[str, tuple[str, str | None]] = {}
         for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                local.update(imports_of(node, source.name, source.is_package))
+                local.update(imports_of(node, source.file))
         args = self.args_names(found, given, nodes)
         entered = Reached(found, args, key, local, nodes, [site] if site is not None else [])
         self.reached[id(found.node)] = entered

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from triage.analysis.reading import Module, read_module
-from triage.analysis.source import FunctionNode, flat_block
+from triage.analysis.source import FunctionNode, flat_block, imported_module
 from triage.model import Unknown
 from triage.protocols import SourceTree
 
@@ -22,7 +22,6 @@ class Source:
     """One parsed module; `imports` maps a local name to (module, name in it or None for the module itself)."""
 
     name: str
-    is_package: bool
     module: Module = field(repr=False)
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(repr=False)
     classes: Mapping[str, ast.ClassDef] = field(repr=False)
@@ -86,7 +85,7 @@ class Sources:
                 if isinstance(module, Unknown):
                     self.unread.append(module)
                 else:
-                    self.loaded[name] = _index(name, found[2], module)
+                    self.loaded[name] = _index(name, module)
         return self.loaded[name]
 
     def all(self) -> Iterator[Source]:
@@ -147,13 +146,13 @@ class Sources:
         found = self.find(name)
         if found is None:
             return
-        _file, data, is_package = found
+        file, data, _is_package = found
         for match in _IMPORT.finditer(data.decode("utf-8", "replace")):
             if match[3] is not None:
                 yield from (part.split()[0] for part in match[3].split(",") if part.split())
                 continue
             level = len(match[1]) - len(match[1].lstrip("."))
-            base = absolute(name, is_package, match[1][level:], level)
+            base = imported_module(file, match[1][level:], level)
             yield base
             for part in match[2].strip("()").split(","):
                 word = part.split("#")[0].split()
@@ -170,7 +169,7 @@ def _in_module(where: tuple[Source, str] | None) -> Definition | tuple[Source, a
     return (source, source.classes[name]) if name in source.classes else None
 
 
-def _index(name: str, is_package: bool, module: Module) -> Source:
+def _index(name: str, module: Module) -> Source:
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
     classes: dict[str, ast.ClassDef] = {}
     imports: dict[str, tuple[str, str | None]] = {}
@@ -181,32 +180,23 @@ def _index(name: str, is_package: bool, module: Module) -> Source:
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = node
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            imports.update(imports_of(node, name, is_package))
+            imports.update(imports_of(node, module.file))
         elif isinstance(node, ast.Assign):
             constants.update({t.id: node.value for t in node.targets if isinstance(t, ast.Name)})
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             constants[node.target.id] = node.value
-    return Source(name, is_package, module, functions, classes, imports, constants)
+    return Source(name, module, functions, classes, imports, constants)
 
 
-def imports_of(node: ast.Import | ast.ImportFrom, name: str, is_package: bool) -> dict[str, tuple[str, str | None]]:
+def imports_of(node: ast.Import | ast.ImportFrom, file: str) -> dict[str, tuple[str, str | None]]:
     """What an import statement binds: local name -> (module, name in it)."""
     if isinstance(node, ast.Import):
         return {
             alias.asname or alias.name.partition(".")[0]: (alias.name if alias.asname else alias.name.partition(".")[0], None)
             for alias in node.names
         }
-    base = absolute(name, is_package, node.module or "", node.level)
+    base = imported_module(file, node.module, node.level)
     return {alias.asname or alias.name: (base, alias.name) for alias in node.names if alias.name != "*"}
-
-
-def absolute(name: str, is_package: bool, module: str, level: int) -> str:
-    """The dotted name of an import in module `name`."""
-    if not level:
-        return module
-    parts = name.split(".")
-    parts = parts[: len(parts) - (level - (1 if is_package else 0))]
-    return ".".join([*parts, module] if module else parts)
 
 
 def last_name(node: ast.expr) -> str:

@@ -156,5 +156,5 @@ def imports_of(file: str, node: ast.Import | ast.ImportFrom) -> list[tuple[str, 
             (a.asname, Import(a.name)) if a.asname else (a.name.partition(".")[0], Import(a.name.partition(".")[0]))
             for a in node.names
         ]
-    base = imported_module(file, node)
+    base = imported_module(file, node.module, node.level)
     return [(a.asname or a.name, Import(base) if a.name == "*" else Import(base, a.name)) for a in node.names]
