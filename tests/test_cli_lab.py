@@ -133,8 +133,18 @@ def test_check_of_a_unit_that_never_ran_and_of_one_that_runs(operator: Operator,
     )
     assert (worse.returncode, json.loads(worse.stdout)["failure"]["exception"]) == (1, "ValueError")
 
+    told = operator.triage("explain", "--unit", unit, "--json", "--launch", "python -m toyserver.launch --lanes 6", "lanes")
+    assert told.returncode == 0, told.stderr.decode()
+    life = json.loads(told.stdout)
+    assert (life["field"], life["launch"]["typed"]) == ("lanes", "--lanes 6")
+    assert {c["file"] for c in life["checks"]} == {"toyserver/args.py"}
+    own = operator.triage("explain", "--unit", unit, "--json", "model_path")
+    assert json.loads(own.stdout)["launch"]["typed"].startswith("--model-path")  # as the unit's own launch has it
+    assert lab.shell('systemctl show -P InvocationID "$1"', unit) == running
+
     assert not operator.state.exists()  # nothing that undo would act on
     check_one_line(operator.triage("check", "--unit", "no-such-unit.service"))
+    check_one_line(operator.triage("explain", "--unit", "no-such-unit.service", "lanes"))
     lab.write(f"/etc/systemd/system/{unit}", "[Service]\nExecStart=/bin/false\n")
     lab.run("systemctl", "daemon-reload")
     assert "/bin/false" in check_one_line(operator.triage("check", "--unit", unit))
