@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ def find_labhost() -> Path | str:
         return f"no lab: {path} does not exist (set TRIAGE_SHARED)"
     if os.geteuid() != 0:
         return "no lab: it needs root"
+    inside = [str(p) for p in (checkout, Path(sys.prefix)) if p.is_relative_to("/tmp")]
+    if inside:
+        return f"no lab: its hosts have a /tmp of their own, and {inside[0]} stands in this one"
     missing = [name for name in ("sshd", "ip", "dbus-daemon", "ssh-keygen") if not shutil.which(name)]
     return f"no lab: {', '.join(missing)} not installed" if missing else path
 
