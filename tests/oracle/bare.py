@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.oracle.real import Answer, Evaluators
-from triage.analysis.diagnose import complete_facts, find_trail
+from triage.analysis.diagnose import find_trail
 from triage.analysis.evaluate import Evaluation, Evaluator
+from triage.analysis.evaluators import complete_facts
 from triage.analysis.failure import find_failure
 from triage.analysis.log import read_log
 from triage.analysis.source import find_sites

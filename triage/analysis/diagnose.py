@@ -10,7 +10,7 @@ from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
 from triage.analysis.definitions import find_definitions
 from triage.analysis.evaluate import Evaluation, Place
-from triage.analysis.evaluators import Evaluators, complete_facts
+from triage.analysis.evaluators import Evaluators
 from triage.analysis.failure import find_failure
 from triage.analysis.flags import read_flags
 from triage.analysis.guards import complete_path
@@ -257,4 +257,4 @@ def _without_patch(
     return Diagnosis("no_patch", failure, path, cause, unknowns=tuple(unknowns[:MAX_UNKNOWNS]))
 
 
-__all__ = ["Limits", "complete_facts", "diagnose", "find_trail"]
+__all__ = ["Limits", "diagnose", "find_trail"]

@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 
-from triage.analysis.diagnose import complete_facts
-from triage.analysis.evaluate import Evaluator, Program
+from triage.analysis.evaluators import Evaluators
 from triage.analysis.flags import Options, read_flags
 from triage.analysis.lives import find_life
 from triage.analysis.lives.values import find_values
@@ -25,11 +24,10 @@ def explain_setting(capture: Capture, profile: EngineProfile, asked: str) -> Set
     Raises UsageError for a name that is no setting, EngineError for a source without the args class.
     """
     assert capture.source is not None
-    facts, assumed = complete_facts(capture)
     launch = capture.launch
     env = launch.env if launch is not None else {}
-    program = Program(capture.source, profile.package)
-    evaluator = Evaluator(program, profile, facts, env, capture.models, optimistic=bool(assumed))
+    evaluators = Evaluators(capture, profile)
+    evaluator = evaluators.get(env)
     evaluation = evaluator.evaluate(launch.args if launch is not None else ())
     options = read_flags(evaluator, capture.source)
     fields = evaluator.machine.fields
@@ -40,7 +38,7 @@ def explain_setting(capture: Capture, profile: EngineProfile, asked: str) -> Set
     if launch is None:
         return life
     values = find_values(life, evaluation, options, launch.args, env)
-    unsure = assumed if evaluation.supposed else ()
+    unsure = evaluators.assumed if evaluation.supposed else ()
     notes = tuple(Unknown("part of the code", note) for note in evaluation.notes[:3])
     return replace(life, launch=values, unknowns=(*life.unknowns, *unsure, *notes))
 
