@@ -13,6 +13,7 @@ from triage.model.failure import Failure, Frame, Log, LogRecord, Raised, SetAsid
 from triage.model.foresight import Foreseen, Foresight
 from triage.model.launch import CaptureMeta, ExitStatus, Facts, Launch, ModelConfig
 from triage.model.lives import Declaration, LaunchValues, LifeEvent, LifeKind, LifeValue, SettingLife
+from triage.model.rehearsal import Rehearsal, Rehearsed, RehearsedOutcome
 from triage.model.session import Attempt, LogChunk, Observation, ServiceState, Session
 from triage.model.settings import Flag, Origin, Setting, SilentChange
 from triage.model.source import (
@@ -76,6 +77,9 @@ __all__ = [
     "Raised",
     "Read",
     "ReadKind",
+    "Rehearsal",
+    "Rehearsed",
+    "RehearsedOutcome",
     "RemoveFile",
     "ResolvedGuard",
     "RunCommand",

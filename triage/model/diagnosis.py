@@ -16,7 +16,7 @@ from triage.model.source import Location, PathCondition
 class Evidence:
     """One thing a claim rests on."""
 
-    kind: Literal["log", "source", "knowledge", "fact", "setting", "evaluation", "attempt"]
+    kind: Literal["log", "source", "knowledge", "fact", "setting", "evaluation", "rehearsal", "attempt"]
     text: str
     location: Location | None = None
     log_line: int | None = None
