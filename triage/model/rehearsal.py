@@ -29,10 +29,9 @@ class Rehearsed:
     outcome: RehearsedOutcome
     why: str = ""  # one line: the exception and its message, or what ended it; "" where it passes
     log: bytes = field(default=b"", repr=False)  # what the server would have logged up to there, traceback included; masked
-    settings: Mapping[str, str] = field(
-        default_factory=dict, repr=False
-    )  # field -> repr after validation, as far as it got; masked
-    exit: ExitStatus = ExitStatus()
+    # field -> repr after validation, as far as it got; masked
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    exit: ExitStatus = field(default_factory=ExitStatus)
     seconds: float = 0.0
 
 
