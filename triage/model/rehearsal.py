@@ -31,6 +31,8 @@ class Rehearsed:
     log: bytes = field(default=b"", repr=False)  # what the server would have logged up to there, traceback included; masked
     # field -> repr after validation, as far as it got; masked
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # field -> repr of what the parser made of the command line, before validation decided anything; {} where it did not get there
+    asked: Mapping[str, str] = field(default_factory=dict, repr=False)
     exit: ExitStatus = field(default_factory=ExitStatus)
     seconds: float = 0.0
 
