@@ -21,7 +21,8 @@ from triage.loop.capture import capture_run, read_launch, save_capture
 from triage.loop.edits import fold_patches, is_same_patch
 from triage.loop.observe import watch
 from triage.loop.session import SessionStore
-from triage.model import Attempt, Diagnosis, Observation, OutcomeName, Patch, Plan, ServiceState, Session
+from triage.loop.settle import Rehearse, settle_patches
+from triage.model import Attempt, Diagnosis, Observation, OutcomeName, Patch, Plan, ServiceState, Session, Unknown
 from triage.protocols import Capture, Engine, Host, Observer, Service
 
 Diagnose = Callable[[Capture, tuple[Patch, ...]], Diagnosis]
@@ -52,17 +53,19 @@ def run_session(
     budget: Budget = Budget(),
     *,
     keep: bool = False,
+    rehearse: Rehearse | None = None,
 ) -> Session:
     """Repair one service. The session is stored at every step, and its folder holds the first capture.
 
     `diagnose` gets a capture and the patches already tried (as total patches). `decide` gives consent to one plan;
-    without it nothing on the host changes. Outcomes: healthy (it was, nothing changed), no_failure, no_patch,
+    without it nothing on the host changes. With `rehearse`, patches are judged by the host's own validation before one is
+    applied. Outcomes: healthy (it was, nothing changed), no_failure, no_patch,
     needs_consent and not_applied (consent was not given, or Ctrl-C), fixed, out_of_budget. Unless it ends fixed or
     `keep` is set, the unit is put back as found. Raises LockedError, and the errors of the host, service and engine,
     after putting the unit back where it can.
     """
     with store.lock(host.name, service.name):
-        return _Loop(host, service, engine, diagnose, observer, store, decide, budget, keep).run()
+        return _Loop(host, service, engine, diagnose, observer, store, decide, budget, keep, rehearse).run()
 
 
 class _Loop:
@@ -77,6 +80,7 @@ class _Loop:
         decide: Decide,
         budget: Budget,
         keep: bool,
+        rehearse: Rehearse | None,
     ) -> None:
         self._host = host
         self._service = service
@@ -87,6 +91,7 @@ class _Loop:
         self._decide = decide
         self._budget = budget
         self._keep = keep
+        self._rehearse = rehearse
         self._begun = time.monotonic()
         self._found: ServiceState | None = None
         self._standing: Plan | None = None  # applied, not undone
@@ -122,7 +127,7 @@ class _Loop:
             return "healthy", f"{self._service.name} is healthy already: {seen.why}"
         if seen is not None and seen.verdict == "interrupted":
             return "not_applied", seen.why
-        capture, diagnosis = self._study(seen.run if seen is not None and seen.verdict == "failed" else None, ())
+        capture, diagnosis = self._study(seen.run if seen is not None and seen.verdict == "failed" else None, (), None)
         self._save(diagnosis=diagnosis, meta=capture.meta)
         with suppress(CaptureError):  # a session without its capture still reports and undoes
             save_capture(capture, self._store.directory(self._session.id) / "capture")
@@ -148,7 +153,8 @@ class _Loop:
             poll=self._budget.poll,
         )
 
-    def _study(self, run: str | None, tried: tuple[Patch, ...]) -> tuple[Capture, Diagnosis]:
+    def _study(self, run: str | None, tried: tuple[Patch, ...], standing: Patch | None) -> tuple[Capture, Diagnosis]:
+        """Capture and diagnose a run. The patches are those of the launch as found, `standing` is the one that it ran with."""
         capture = capture_run(self._host, self._service, self._engine, self._observer, run)
         if capture.source is not None:
             capture = replace(capture, source=RecordingTree(capture.source))
@@ -157,15 +163,17 @@ class _Loop:
         if mismatch is not None:
             where = f"the {self._engine.profile.name} that is installed on {self._host.name} is not the one that failed"
             raise EngineError(f"{where}: {mismatch.text}", hint=_RESTART)
+        diagnosis = replace(diagnosis, patches=tuple(fold_patches(standing, p) for p in diagnosis.patches))
+        if self._rehearse is not None and diagnosis.patches:
+            self._observer.phase("rehearsing the patches", time.monotonic() - self._begun)
+            diagnosis = settle_patches(capture, diagnosis, self._diagnose, self._rehearse, tried, standing=standing).diagnosis
         self._observer.diagnosed(diagnosis)
         return capture, diagnosis
 
     def _repair(self, diagnosis: Diagnosis) -> tuple[OutcomeName, str]:
         tried: tuple[Patch, ...] = ()
-        total: Patch | None = None
         while True:
-            folded = (fold_patches(total, patch) for patch in diagnosis.patches)
-            patch = next((p for p in folded if not any(is_same_patch(p, t) for t in tried)), None)
+            patch = next((p for p in diagnosis.patches if not any(is_same_patch(p, t) for t in tried)), None)
             if patch is None:
                 return "no_patch", _why_no_patch(diagnosis, len(tried))
             if len(tried) >= self._budget.attempts:
@@ -182,11 +190,13 @@ class _Loop:
             if self._finish_earlier():
                 plan = self._service.plan_patch(patch.edits)
             observation = self._try(plan, patch)
-            tried, total = (*tried, patch), patch
+            tried = (*tried, patch)
             attempt = Attempt(len(tried), patch, observation, None)
             if observation.verdict == "failed":
                 self._save(attempts=(*self._session.attempts, attempt))
-                _, diagnosis = self._study(observation.run, tried)
+                _, diagnosis = self._study(observation.run, tried, patch)
+                if patch.certainty == "rehearsed":
+                    diagnosis = self._say_rehearsed(diagnosis)
                 attempt = replace(attempt, diagnosis=diagnosis)
                 self._save(attempts=self._session.attempts[:-1])
             self._save(attempts=(*self._session.attempts, attempt))
@@ -198,6 +208,15 @@ class _Loop:
                 return "not_applied", observation.why
             if observation.verdict == "timeout":
                 return "out_of_budget", observation.why
+
+    def _say_rehearsed(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The diagnosis of a launch that its rehearsal let pass."""
+        cause = diagnosis.cause
+        inside = cause is not None and cause.category in ("argument", "usage")
+        where = "validation came out otherwise in the real start" if inside else "the failure lies behind validation"
+        why = f"the host's own validation let this launch pass in the rehearsal, and it still failed: {where}"
+        self._observer.note(why)
+        return replace(diagnosis, unknowns=(Unknown("what the rehearsal did not see", why), *diagnosis.unknowns))
 
     def _finish_earlier(self) -> bool:
         """Undo what earlier sessions of this service left half-way (a crash); True when there was something."""
