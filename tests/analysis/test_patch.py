@@ -8,12 +8,13 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.analysis.small_server import evaluators, passes, search
-from triage.analysis.patch import Limits
+from triage.analysis.patch import EVERYTHING, Limits
 from triage.argv import edit_args
 from triage.model import Edit, Patch
 
@@ -93,6 +94,37 @@ def test_what_brute_force_repairs_is_repaired_without_losing_more(args: tuple[st
         assert not removes(found.patches[0].edits), found.patches[0].edits
     if any(all(e.action in ("add", "env") for e in g) for g in [*one, *two]):
         assert all(e.action in ("add", "env") for e in found.patches[0].edits), found.patches[0].edits
+
+
+Shape = frozenset[tuple[str, str]]  # (action, name) of each edit
+
+
+def shape_of(edits: Sequence[Edit]) -> Shape:
+    return frozenset((e.action, e.name) for e in edits)
+
+
+def minimal_shapes(args: Sequence[str], sizes: Sequence[int]) -> set[Shape]:
+    """By brute force: what minimal repairs change, but for their values. A flag that gives the server another role is no
+    repair, and neither is a shape that another one is part of."""
+    shapes: set[Shape] = set()
+    for size in sizes:
+        for group in brute(args, size):
+            shape = shape_of(group)
+            if not any(known < shape for known in shapes):
+                shapes.add(shape)
+    return {s for s in shapes if all(name != "--half" or action == "remove" for action, name in s)}
+
+
+@pytest.mark.parametrize(("count", "seed", "sizes"), [(24, 11, (1, 2)), (4, 12, (1, 2, 3))], ids=["pairs", "triples"])
+def test_all_minimal_patches_are_found_within_wide_bounds(count: int, seed: int, sizes: tuple[int, ...]) -> None:
+    for args in random_failures(count, seed):
+        found = search(args, limits=replace(EVERYTHING, edits=max(sizes)), get=GET)
+        assert found.complete
+        lost = minimal_shapes(args, sizes) - {shape_of(p.edits) for p in found.patches}
+        assert not lost, (args, sorted(map(sorted, lost)))
+        for edits in (p.edits for p in found.patches):
+            parts = [part for size in range(1, len(edits)) for part in itertools.combinations(edits, size)]
+            assert not any(holds(args, part) for part in parts), (args, edits)
 
 
 CHAINS = [

@@ -41,6 +41,10 @@ class Limits:
     patches: int = 5
     alternatives: int = 6  # evaluations after the best patch is known
     margin: float = 3.0  # how much dearer than the best a further patch may be
+    dominated: bool = False  # whether patches are wanted too where a smaller one that loses nothing is known
+
+
+EVERYTHING = Limits(evaluations=10**6, trials=10**6, patches=10**6, alternatives=10**6, margin=1e9, dominated=True)
 
 
 @dataclass(frozen=True)
@@ -292,7 +296,7 @@ class _Searcher:
             if node.size == 1 and any(set(f.units) < set(node.units) for f in self.found):
                 continue
             larger = len(node.units) + (node.size if node.size > 1 else 0)
-            if any(len(f.units) < larger and not f.lost for f in self.found):
+            if not self.limits.dominated and any(len(f.units) < larger and not f.lost for f in self.found):
                 continue  # fewer edits that lose nothing are known
             if self.evaluations >= self.limits.evaluations:
                 return last is not None
@@ -301,19 +305,20 @@ class _Searcher:
 
     def minimal(self, judged: Judged) -> Judged:
         """The same patch without what can be left out."""
-        for i in range(len(judged.units) if len(judged.units) > 1 else 0):
-            units = (*judged.units[:i], *judged.units[i + 1 :])
+        parts = [part for size in range(1, len(judged.units)) for part in itertools.combinations(judged.units, size)]
+        for units in parts:
             launch = self.launch(units)
             if launch is None:
                 continue
             args, env = launch
-            if (args, tuple(sorted(env.items())), 1, 0) in self.seen:
+            key = (args, tuple(sorted(env.items())))
+            if (*key, 1, 0) in self.seen or key in self.skip:
                 continue
             self.evaluations += 1
             evaluation = self.evaluator_for(env).evaluate(args)
-            if evaluation.verdict == "passes" and (args, tuple(sorted(env.items()))) not in self.skip:
+            if evaluation.verdict == "passes":
                 share = judged.score * len(units) / len(judged.units)
-                return self.minimal(judge(self.context, units, share, frozenset(), evaluation, args, env, self.replaced))
+                return judge(self.context, units, share, frozenset(), evaluation, args, env, self.replaced)
         return judged
 
 
@@ -332,11 +337,11 @@ def find_patches(
     for judged in ranked:
         if len(kept) >= limits.patches:
             break
-        smallest = searcher.minimal(judged) if len(kept) < 3 else judged
+        smallest = searcher.minimal(judged)
         if not any(set(k.units) <= set(smallest.units) for k in kept):
             kept.append(smallest)
     kept.sort(key=lambda j: j.order)
     return Search(tuple(k.patch for k in kept), searcher.evaluations, complete)
 
 
-__all__ = ["EvaluatorFor", "Limits", "Search", "Target", "find_patches", "silent_changes"]
+__all__ = ["EVERYTHING", "EvaluatorFor", "Limits", "Search", "Target", "find_patches", "silent_changes"]
