@@ -17,6 +17,7 @@ from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
 from triage.analysis.plugins import find_plugins
+from triage.analysis.silent import explain_patch, explain_silent
 from triage.analysis.source import find_sites
 from triage.analysis.witnesses import hear_log
 from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, Log, OutcomeName, Patch, PathCondition, Unknown
@@ -46,7 +47,7 @@ def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = 
 
 
 def _diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch], limits: Limits) -> Diagnosis:
-    log = read_log(capture.log)
+    log = read_log(capture.log, capture.gaps)
     failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks)
     unknowns = [Unknown("part of the log", note) for note in log.notes]
     if failure is None:
@@ -139,7 +140,9 @@ def _explain(
     located = {u.what for u in unknowns}
     newer = [Unknown(f"the exact syntax of {file}", note) for file, note in evaluators.program.rewritten.items()]
     unknowns += [u for u in newer if u.what not in located]
-    return Diagnosis(outcome, failure, path, cause, search.patches, settings, (), tuple(unknowns[:MAX_UNKNOWNS]))
+    silent = explain_silent(evaluation, options, launch.args, capture.source)
+    patches = tuple(explain_patch(p, evaluators, launch, options) if n == 0 else p for n, p in enumerate(search.patches))
+    return Diagnosis(outcome, failure, path, cause, patches, settings, silent, tuple(unknowns[:MAX_UNKNOWNS]))
 
 
 def _ask_consent(

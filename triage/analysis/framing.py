@@ -7,7 +7,6 @@ only ever continue a record: the frame lines of tracebacks.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ _HIDDEN = re.compile(
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
-_HOST = r"[^\s\[\]:]{1,255} (?P<stream>[^\s\[\]:]{1,64}\[\d{1,10}\]|kernel): ?"
+_HOST = r"(?:[^\s\[\]:]{1,255} )?(?P<stream>[^\s\[\]:]{1,64}\[\d{1,10}\]|kernel): ?"
 _JOURNAL_CLOCK = (
     r"(?:[^\W\d]{1,12}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"  # short, short-precise; the month in any language
     rf"|{_DATE}T{_TIME}[+-]\d\d:?\d\d"  # short-iso, and syslog files
@@ -45,10 +44,11 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("cri", rf"(?P<clock>{_DATE}T{_TIME}{_ZONE}) (?:stdout|stderr) [FP] "),
     ("pod", r"\[(?P<stream>pod/[^\]\s]{1,300})\] ?"),
     ("ray", r"\((?P<stream>(?:[\w.:<>-]{1,120} )?pid=\d{1,10}(?:, ip=[\w.:%-]{1,64})?)\) ?"),
+    ("launcher", r"\[(?P<stream>default\d{1,6}|\d{1,6},\d{1,6})\](?:<std(?:out|err)>)?: ?"),
     ("torchrank", r"\[(?P<rank>rank\d{1,6})\]: ?(?!\[)"),
     (
         "sglang",
-        rf"\[(?P<clock>{_DATE}[ T]{_TIME})(?P<tags>(?: [A-Za-z_]{{1,24}}=?\d{{1,6}}){{0,8}})\] ?",
+        rf"\[(?P<clock>{_DATE}[ T]{_TIME})(?P<tags>(?: [A-Za-z_]{{1,24}}(?:=?\d{{1,6}}|\[\d{{1,6}}\]|(?<=_server))){{0,8}})\] ?",
     ),
     ("gpu", r"\[(?P<tags>gpu(?:_id)?=\d{1,6})\] ?"),
     ("ranktag", r"\[(?P<tags>(?:[A-Z_]{2,12}\d{1,6})(?: [A-Z_]{2,12}\d{1,6}){0,7})\] ?"),
@@ -62,10 +62,12 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     ("vllm", rf"(?P<level>{_LEVELS}) (?P<clock>\d\d-\d\d {_TIME}) \[?[\w./]{{1,80}}\.py:\d{{1,6}}\] "),
     ("iso", rf"\[?(?P<clock>{_DATE}[ T]{_TIME}{_ZONE})\]?(?: |$)"),
+    ("rich", rf"\[(?P<clock>\d\d/\d\d/\d\d {_TIME})\] (?P<level>{_LEVELS}) {{1,8}}"),
     ("short", rf"\[(?P<clock>\d\d-\d\d {_TIME})\] ?"),
     ("level", rf"(?P<level>{_LEVELS}):(?: {{1,8}}|(?=[\w.]{{1,64}}:))"),
     ("compose", r"(?P<stream>[A-Za-z0-9][\w.-]{0,62}) {0,40}\| ?"),
     ("slurm", r"(?P<stream>\d{1,5}): ?"),
+    ("quote", r">(?: |$)(?!File )"),
 )
 _COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _PATTERNS)
 # What a layer can begin with: "d"igit, "a" letter, or the character itself. Spares most lines most of the patterns.
@@ -74,6 +76,7 @@ _BEGINS = {
     "cri": "d",
     "pod": "[",
     "ray": "(",
+    "launcher": "[",
     "torchrank": "[",
     "sglang": "[",
     "gpu": "[",
@@ -82,18 +85,19 @@ _BEGINS = {
     "pylogging": "d",
     "vllm": "a",
     "iso": "d[",
+    "rich": "[",
     "short": "[",
     "level": "a",
     "compose": "da",
     "slurm": "d",
+    "quote": ">",
 }
-_ALWAYS = frozenset({"journal", "cri", "pod", "ray", "torchrank"})  # on every line by their nature
-_WEAK = frozenset({"compose", "slurm"})  # looks like content; believed only where most lines have it
+_ALWAYS = frozenset({"journal", "cri", "pod", "ray", "torchrank", "launcher"})  # on every line by their nature
+_WEAK = frozenset({"compose", "slurm", "quote"})  # looks like content; believed only where most lines have it
 _LOGGERS = frozenset({"sglang", "loguru", "pylogging", "vllm"})  # a logger's own stamp, even where every line has it
 _NEVER = frozenset({"level"})  # once a record by its nature
 _SUPERVISOR = re.compile(rf"{_DATE} {_TIME} DEBG '[^']{{1,200}}' std(?:out|err) output:\s*$")
-_JSON_MESSAGES = ("MESSAGE", "log", "message", "msg", "event")
-_JSON_TRACES = ("exc_info", "exception", "traceback", "stack_trace")
+JSON_MARK = re.compile(r"\{\s*\"")  # where a JSON object may begin
 _BAR = re.compile(r"\d{1,3}%(?:\||  ?Completed| \d)")
 _FRAME_LINE = re.compile(r'\s*(?:\| *)?File "[^"]+", line \d')
 
@@ -129,34 +133,24 @@ def split_carriage(text: str) -> list[str]:
     return parts[-1:] or [""]
 
 
-def unwrap_json(text: str) -> list[str] | None:
-    """The message lines of one line of a JSON log (docker, journal, JSON loggers), None where it is no such line.
-
-    A journal's message may be a list of byte values. A logger's traceback, in a field of its own, follows its message.
-    """
-    if not text.startswith("{") or not text.rstrip().endswith("}"):
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    message = next((found[key] for key in _JSON_MESSAGES if key in found), None)
-    if isinstance(message, list) and all(isinstance(b, int) and 0 <= b < 256 for b in message):
-        message = bytes(message).decode("utf-8", "replace")
-    if not isinstance(message, str):
-        return None
-    trace = next((found[key] for key in _JSON_TRACES if isinstance(found.get(key), str)), "")
-    return message.rstrip("\n").split("\n") + (trace.strip("\n").split("\n") if trace else [])
-
-
 _Table = dict[str, tuple[tuple[str, re.Pattern[str]], ...]]
 
 
 def _make_table(allowed: frozenset[str]) -> _Table:
     return {
         begin: tuple((name, pattern) for name, pattern in _COMPILED if name in allowed and begin in _BEGINS[name])
-        for begin in "da[("
+        for begin in "da[(>"
     }
+
+
+def is_prefix(text: str) -> bool:
+    """Whether all of `text` is layers: what a transport or a logger writes before a message."""
+    return not _peel(text[:PREFIX_CHARS], _ALL)[1].strip()
+
+
+def name_layers(text: str) -> frozenset[str]:
+    """The names of the layers that a line might begin with; weak ones with a "?" at the end."""
+    return frozenset(f"{name}?" if name in _WEAK else name for name, _ in _peel(text[:PREFIX_CHARS], _ALL)[0])
 
 
 def _peel(text: str, table: _Table) -> tuple[list[tuple[str, re.Match[str]]], str]:
@@ -174,6 +168,10 @@ def _peel(text: str, table: _Table) -> tuple[list[tuple[str, re.Match[str]]], st
         else:
             break
     return layers, head + rest
+
+
+_ALL = _make_table(frozenset(_BEGINS))
+_RAY_REPEAT = re.compile(r" ?\[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates .*)?$")
 
 
 @dataclass(frozen=True)
@@ -212,6 +210,8 @@ class Framing:
         single = any(name == "journal" and m["stream"].split("[")[0] in ("systemd", "kernel") for name, m in layers)
         if stamp is not None and not rest.strip():
             stamp = None
+        if rest.endswith(("]", ")")) and " across cluster]" in rest[-400:]:
+            rest = rest[:-400] + _RAY_REPEAT.sub("", rest[-400:])
         return Line(rest, stamp, ranks[-1] if ranks else None, stream, _level_name(level), tick, single)
 
 
@@ -225,12 +225,11 @@ def choose_layers(sample: Iterable[str]) -> Framing:
     seen: dict[str, int] = {}
     before_indent: set[str] = set()
     on_frames: dict[str, int] = {}
-    table = _make_table(frozenset(_BEGINS))
     for text in sample:
         if not text.strip():
             continue
         lines += 1
-        layers, rest = _peel(text, table)
+        layers, rest = _peel(text, _ALL)
         names = {name for name, _ in layers}
         is_frame = bool(_FRAME_LINE.match(rest[:PREFIX_CHARS]))
         frames += is_frame

@@ -2,86 +2,62 @@
 
 from __future__ import annotations
 
-import mmap
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
-from triage.analysis.framing import Line, choose_layers, clean_text, split_carriage, unwrap_json
-from triage.model import Log, LogRecord
+from triage.analysis.boxes import BoxReader
+from triage.analysis.carriers import EXPORT_HEAD, Carried, read_carried, read_export
+from triage.analysis.excerpt import WHOLE_BYTES, cut_bytes
+from triage.analysis.framing import choose_layers, clean_text, split_carriage
+from triage.analysis.gathering import RecordBuilder, is_file_line
+from triage.analysis.wrapping import restore_lines
+from triage.model import Log, LogGap, LogRecord
 
-WHOLE_BYTES = 16 * 1024 * 1024  # logs up to this size are parsed whole
 LINE_BYTES = 64 * 1024  # of a longer line only its head and tail are kept
 _LINE_TAIL = 16 * 1024
-_HEAD_BYTES = 256 * 1024
-_TAIL_BYTES = 2 * 1024 * 1024
-_BEFORE, _AFTER = 8 * 1024, 96 * 1024  # parsed around a mark
-_FIRST_MARKS, _LAST_MARKS = 20, 60  # windows kept of each kind of mark
-_CHUNK = 1024 * 1024
-_RECORD_LINES, _RECORD_CHARS = 5000, 1_000_000
 _SAMPLE_LINES = 4000
-
-_MARKS = (b"Traceback (most recent call last)", b": error: ", b"server_args=ServerArgs(", b"ready to roll!")
-
-HEADER = "Traceback (most recent call last):"
-_CHAIN = (
-    "The above exception was the direct cause of the following exception:",
-    "During handling of the above exception, another exception occurred:",
-)
-_EXCEPTION_LINE = re.compile(r"[A-Za-z_][\w.<>]{0,200}(?:\[[\w., ]{0,80}\])?(?::(?: |$)|$)")
-_ERROR_NAME = re.compile(r"[\w.<>]{0,200}(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Group)\b")
-_USAGE_ERROR = re.compile(r"[^\s:][^:]{0,120}: error: ")
-# A bare line that begins a record of its own, whatever stood before.
-_FRESH = re.compile(
-    r"usage: "
-    r"|\[rank\d+\]:\["
-    r"|\[(?:Gloo|PG|c10d|W|E)\b"
-    r"|(?:\S{1,300}: line \d+: +\d+ )?(?:Killed|Aborted|Segmentation fault|Bus error)\b"
-    r"|Terminated\b|nohup:"
-    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):? {1,8}\S"
-    r"|Exception ignored in|Exception in thread |Process [\w:-]+:$"
-    r"|Fatal Python error|terminate called|Thread 0x|Current thread 0x|Extension modules:"
-    r"|\S{1,300}\.py:\d+: \w{1,60}Warning: "
-    r"|\S{1,120}:\d{1,8}:\d{1,8} \[\d+\] NCCL "
-    r"|(?:Loading|Capturing|Fetching|Downloading|Multi-thread loading)[^|]{0,200}%"
-    r"|-- (?:Boot|Reboot|Logs begin)\b|Suppressed \d+ messages"
-    r"|\S{1,200}\.service: |(?:Started|Starting|Stopping|Stopped) \S"
-    r"|Out of memory: |Memory cgroup out of memory|oom-kill:|Rank \d+ scheduler is dead|Exit code: -?\d+"
-    r"|Stack \(most recent call"
-)
-_LEVEL_WORDS = (
-    (
-        "ERROR",
-        re.compile(r"(?:\w+ )?hit an exception|.{0,80}Traceback \(most|(?:ERROR|Error|error)\b|.{0,40}failed\b|Received sigquit"),
-    ),
-    ("WARNING", re.compile(r"(?:WARNING|Warning|warning)\b|.{0,300}Warning: |.{0,80}(?:deprecated|Ignore import error)")),
-)
+_EXPORT_CHARS = 64 * 1024  # an export's first entry begins within these
+_SUPPRESSED = re.compile(r"Suppressed \d{1,12} messages from ")
 
 
-def read_log(data: bytes | mmap.mmap) -> Log:
+def read_log(data: bytes, gaps: Sequence[LogGap] = ()) -> Log:
     """The records of a log, in the order in which they begin.
 
     Lines are split on newlines only and counted from 1. A record is one message with all of its lines, from one rank
-    and stream, even where other ranks' lines stand between; its text holds no control characters except newline. Of a
-    log over WHOLE_BYTES only the head, the tail and the surroundings of marks are parsed, and `notes` says so.
+    and stream, even where other ranks' lines stand between; its text holds no control characters except newline.
+    `gaps` say what was left out of `data` before; of a log over WHOLE_BYTES without gaps only the head, the tail and
+    the surroundings of marks are parsed. `notes` of the answer tells of all that was not read.
     """
-    spans = [(0, len(data))] if len(data) <= WHOLE_BYTES else _choose_spans(data)
+    if not gaps and len(data) > WHOLE_BYTES:
+        excerpt = cut_bytes(data)
+        data, gaps = excerpt.data, excerpt.gaps
     notes: list[str] = []
-    lines = list(_read_lines(data, spans, notes))
+    lines = restore_lines(list(read_carried(_read_lines(data, gaps, notes), notes)))
+    alone = any(line.stamp is not None and is_file_line(line.text.strip()) for line in lines)
     framing = choose_layers(_sample(lines))
-    builder = _Builder()
-    previous: int | None = None
-    for number, text in lines:
-        if previous is not None and number > previous + 1:
+    builder = RecordBuilder()
+    boxes = BoxReader()
+    breaks = [gap.line for gap in reversed(gaps)]
+    for raw in lines:
+        while breaks and raw.number >= breaks[-1]:
+            breaks.pop()
+            for number, line in boxes.finish():
+                builder.add(number, line)
             builder.close_all()
-            notes.append(f"lines {previous + 1} to {number - 1} were not read: the log is large and they hold no mark")
-        previous = number
-        line = framing.split(text)
-        if line.text.startswith("Suppressed ") and " messages from " in line.text[:200]:
-            notes.append(f"line {number}: the journal dropped messages ({line.text.strip()[:200]})")
-        if not line.empty:
-            builder.add(number, line)
-    return Log(builder.finish(), tuple(notes))
+        line = framing.split(raw.text)
+        if line.text.startswith("Suppressed ") and _SUPPRESSED.match(line.text):
+            notes.append(f"line {raw.number}: the journal dropped messages ({line.text.strip()[:200]})")
+        if line.empty:
+            continue
+        if raw.level is not None or raw.stamp is not None:
+            line = replace(line, level=line.level or raw.level, stamp=line.stamp or (None if alone else raw.stamp))
+        for number, part in boxes.feed(raw.number, line):
+            builder.add(number, part)
+    for number, part in boxes.finish():
+        builder.add(number, part)
+    return Log(builder.finish(), (*(gap.note for gap in gaps), *dict.fromkeys(notes)))
 
 
 def find_messages(log: Log) -> tuple[LogRecord, ...]:
@@ -89,205 +65,32 @@ def find_messages(log: Log) -> tuple[LogRecord, ...]:
     return tuple(record for record in log.records if record.stamp is not None)
 
 
-# ---------------------------------------------------------------- bytes to lines
-def _sample(lines: list[tuple[int, str]]) -> Iterator[str]:
+def _sample(lines: list[Carried]) -> Iterator[str]:
     """Lines that tell the framing: the last ones, and those around frame lines (at most `_SAMPLE_LINES` of each)."""
-    yield from (text for _, text in lines[-_SAMPLE_LINES:])
-    frames = [i for i, (_, text) in enumerate(lines[:-_SAMPLE_LINES]) if 'File "' in text]
-    yield from (lines[i][1] for i in frames[-_SAMPLE_LINES:])
+    yield from (line.text for line in lines[-_SAMPLE_LINES:])
+    frames = [line.text for line in lines[:-_SAMPLE_LINES] if 'File "' in line.text]
+    yield from frames[-_SAMPLE_LINES:]
 
 
-def _choose_spans(data: bytes | mmap.mmap) -> list[tuple[int, int]]:
-    size = len(data)
-    spans = [(0, _HEAD_BYTES), (size - _TAIL_BYTES, size)]
-    for mark in _MARKS:
-        hits: list[int] = []
-        position = data.find(mark)
-        while position >= 0:
-            if len(hits) >= _FIRST_MARKS + _LAST_MARKS:
-                del hits[_FIRST_MARKS]
-            hits.append(position)
-            position = data.find(mark, position + len(mark))
-        spans += [(max(0, hit - _BEFORE), min(size, hit + _AFTER)) for hit in hits]
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        start = data.rfind(b"\n", 0, start) + 1
-        newline = data.find(b"\n", end)
-        end = size if newline < 0 else newline + 1
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _read_lines(data: bytes | mmap.mmap, spans: list[tuple[int, int]], notes: list[str]) -> Iterator[tuple[int, str]]:
-    number, counted = 1, 0
-    for start, end in spans:
-        for chunk in range(counted, start, _CHUNK):
-            number += data[chunk : min(chunk + _CHUNK, start)].count(b"\n")
-        position = start
-        while position < end:
-            newline = data.find(b"\n", position, end)
-            stop = end if newline < 0 else newline
-            if stop - position > LINE_BYTES:
-                raw = data[position : position + LINE_BYTES - _LINE_TAIL] + b" ... " + data[stop - _LINE_TAIL : stop]
-                notes.append(f"line {number} is {stop - position} bytes long; its middle was not read")
-            else:
-                raw = data[position:stop]
-            text = raw.decode("utf-8", "replace")
-            for whole in unwrap_json(text) or [text]:
+def _read_lines(data: bytes, gaps: Sequence[LogGap], notes: list[str]) -> Iterator[tuple[int, str]]:
+    """(raw number, clean text) of each line; of a line with carriage returns what a terminal would show."""
+    export = data.startswith(EXPORT_HEAD) or b"\n" + EXPORT_HEAD in data[:_EXPORT_CHARS]
+    bounds = [(0, 1), *((gap.offset, gap.line) for gap in gaps), (len(data), 0)]
+    for (start, number), (end, _) in pairwise(bounds):
+        read = read_export if export else _split_lines
+        for own, raw in read(data, start, end, number):
+            if len(raw) > LINE_BYTES:
+                notes.append(f"line {own} is {len(raw)} bytes long; its middle was not read")
+                raw = raw[: LINE_BYTES - _LINE_TAIL] + b" ... " + raw[-_LINE_TAIL:]
+            for whole in raw.decode("utf-8", "replace").split("\n"):
                 for part in split_carriage(whole.removesuffix("\r")):
-                    yield number, clean_text(part)
-            number += newline >= 0
-            position = stop + 1
-        counted = end
+                    yield own, clean_text(part)
 
 
-# ---------------------------------------------------------------- lines to records
-@dataclass
-class _Open:
-    """A record that may still grow. `phase`: "text", "frames" (in a traceback), "message" (after its last line), "usage"."""
-
-    rank: str | None
-    stream: str
-    stamp: str | None
-    level: str | None
-    numbers: list[int] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    chars: int = 0
-    phase: str = "text"
-    stamped_frames: bool = False
-    tick: str | None = None
-    flat: bool = False  # frames have lost their indentation
-    after_file: int = 9  # lines since the last File line
-
-    def add(self, number: int, line: Line) -> None:
-        text = line.text
-        self.numbers.append(number)
-        self.lines.append(text)
-        self.chars += len(text)
-        self.tick = line.tick or self.tick
-        self.rank = self.rank or line.rank
-        self._advance(text, line.stamp is not None and len(self.lines) > 1)
-
-    def _advance(self, text: str, stamped: bool) -> None:
-        bare = text.strip()
-        self.after_file += 1
-        if HEADER in text:
-            self.phase, self.flat = "frames", False
-        elif is_file_line(bare):
-            self.phase, self.after_file = "frames", 0
-            self.flat = not text.startswith((" ", "|"))
-            self.stamped_frames = self.stamped_frames or stamped
-        elif text.startswith("usage: "):
-            self.phase = "usage"
-        elif (self.phase == "usage" and _USAGE_ERROR.match(text)) or (self.phase == "frames" and bare and self.ends_frames(text)):
-            self.phase = "message"
-
-    def ends_frames(self, text: str) -> bool:
-        """Whether this line, after frames, is the exception's own line."""
-        if text.startswith((" ", "|")) or is_file_line(text):
-            return False
-        if self.flat and self.after_file <= 2:
-            return bool(_ERROR_NAME.match(text) and _EXCEPTION_LINE.match(text))
-        return bool(_EXCEPTION_LINE.match(text))
-
-    @property
-    def last_bare(self) -> str:
-        return next((line.strip() for line in reversed(self.lines) if line.strip()), "")
-
-    def takes(self, line: Line) -> bool:
-        """Whether an unstamped line goes on with this record."""
-        text = line.text
-        if len(self.lines) >= _RECORD_LINES or self.chars >= _RECORD_CHARS:
-            return False
-        if not text.strip():
-            return True
-        if self.last_bare in _CHAIN:
-            return True
-        if HEADER in text or text.startswith("Exception Group Traceback"):
-            above = self.last_bare
-            return above.endswith(":") or above == '"""' or above.startswith("Exception ignored") or text.startswith("  ")
-        if self.phase == "frames":
-            if text.startswith((" ", "|")) or is_file_line(text.strip()):
-                return True
-            if self.flat and self.after_file <= 1:
-                return True
-            return self.ends_frames(text)
-        if text.strip() in _CHAIN:
-            return True
-        if _FRESH.match(text):
-            return False
-        if self.phase == "usage":
-            return text.startswith(" ") or bool(_USAGE_ERROR.match(text))
-        if self.phase == "message":
-            return line.tick is None or line.tick == self.tick
-        if is_file_line(text.strip()) and text.startswith(" "):
-            return True
-        return text.startswith(" ") or (line.tick is None and self.stamp is not None)
-
-    def takes_stamped(self, line: Line) -> bool:
-        """Whether a stamped line of the same rank and stream goes on with this record: a traceback stamped line by line."""
-        text = line.text
-        if len(self.lines) >= _RECORD_LINES or self.chars >= _RECORD_CHARS:
-            return False
-        if text.strip() in _CHAIN or (HEADER in text and self.last_bare in _CHAIN):
-            return self.phase == "message" and self.stamped_frames
-        if self.phase == "usage":
-            return text.startswith(" ") or bool(_USAGE_ERROR.match(text))
-        if self.phase != "frames":
-            return False
-        return text.startswith("  ") or (self.stamped_frames and self.ends_frames(text))
-
-
-class _Builder:
-    def __init__(self) -> None:
-        self._open: dict[tuple[str, str | None], _Open] = {}
-        self._latest: dict[str, _Open] = {}
-        self._done: list[_Open] = []
-
-    def add(self, number: int, line: Line) -> None:
-        """Put a line to the record that it goes on with, or begin one."""
-        if line.stamp is None and not line.single:
-            latest = self._latest.get(line.stream)
-            if latest is not None and latest.takes(line):
-                latest.add(number, line)
-                return
-        elif not line.single:
-            same = self._open.get((line.stream, line.rank))
-            if same is not None and same.takes_stamped(line):
-                same.add(number, line)
-                return
-        if not line.text.strip():
-            return
-        record = _Open(line.rank, line.stream, line.stamp or line.tick, line.level)
-        record.add(number, line)
-        self._done.append(record)
-        if not line.single:
-            self._open[(line.stream, line.rank)] = record
-            self._latest[line.stream] = record
-
-    def close_all(self) -> None:
-        """Nothing after this goes on with what stood before."""
-        self._open.clear()
-        self._latest.clear()
-
-    def finish(self) -> tuple[LogRecord, ...]:
-        return tuple(_finish_record(record) for record in self._done)
-
-
-def _finish_record(record: _Open) -> LogRecord:
-    while record.lines and not record.lines[-1].strip():
-        record.lines.pop()
-        record.numbers.pop()
-    text = "\n".join(record.lines).rstrip()
-    level = record.level or next((name for name, pattern in _LEVEL_WORDS if pattern.match(text)), "INFO")
-    first, last = record.numbers[0], record.numbers[-1]
-    lines = () if last - first == len(record.numbers) - 1 else tuple(record.numbers)
-    return LogRecord(text, first, last, record.rank, level, record.stamp, lines)
-
-
-def is_file_line(text: str) -> bool:
-    """Whether a line (stripped) is the first line of a traceback's frame."""
-    return text.startswith(('File "', '| File "')) and '", line ' in text
+def _split_lines(data: bytes, start: int, end: int, number: int) -> Iterator[tuple[int, bytes]]:
+    while start < end:
+        newline = data.find(b"\n", start, end)
+        stop = end if newline < 0 else newline
+        yield number, data[start:stop]
+        number += 1
+        start = stop + 1

@@ -29,6 +29,15 @@ class Log:
 
 
 @dataclass(frozen=True)
+class LogGap:
+    """Where part of a log was left out: what follows byte `offset` of the kept part is raw line `line`."""
+
+    offset: int
+    line: int
+    note: str
+
+
+@dataclass(frozen=True)
 class Frame:
     """One frame of a traceback as printed, outermost first in a list."""
 

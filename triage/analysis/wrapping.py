@@ -1,0 +1,192 @@
+"""Lines that a terminal, a person's paste or an escape has torn or joined -> the lines as they were written.
+
+A terminal's scrollback cuts lines at its width; Markdown eats underscores, tags and line ends; some tools write a
+traceback with `\\n` for its newlines. Only what shows signs of these is changed.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from triage.analysis.carriers import Carried
+from triage.analysis.framing import name_layers
+from triage.analysis.tracebacks import CHAIN_PHRASES, HEADER
+
+_MIN_WIDTH, _MAX_WIDTH = 40, 400
+_JOIN_CHARS = 20_000
+_STAMP = r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?: [A-Za-z_]{1,24}=?\d{1,6}){0,8}\] "
+_BEGINS = re.compile(
+    rf'\s*(?:\| *)?File "|{re.escape(HEADER)}|{CHAIN_PHRASES[0][:30]}|{CHAIN_PHRASES[1][:30]}'
+    r"|(?:DEBUG|INFO|WARNING|ERROR)\b|usage: "
+)
+_WHOLE_FRAME = re.compile(r'\s*(?:\| *)?File "[^"]*", line \d+(?:, in \S.*)?\s*$')
+_FRAME = re.compile(
+    r'File ["“](?P<path>[^"”\n]{0,4096})["”], line (?P<line>\d{1,9})(?:, in(?: (?P<function>[^\s"]{1,300}))?(?= |$))?'
+)
+_ERROR = re.compile(
+    r"(?:^|(?<=\s))(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?=: |\s*$)"
+)
+_CARETS = re.compile(r"(?:\s+[\^~]{2,2000}|\s+[\^~])+\s*$")
+_BOLD = re.compile(r"\*\*([A-Za-z]\w{0,60})\*\*")
+_TAG_LOST = re.compile(r'File "[^"]{0,4096}", line \d{1,9}, in\s*$')
+_DUNDERS = (
+    "init|new|call|post_init|enter|exit|aenter|aexit|iter|next|getattr|getattribute|setattr|getitem|setitem|contains|len|del"
+    "|repr|str|hash|eq|bool|await|init_subclass|set_name|get|set|prepare|import|main"
+)
+_FUNCTION_EATEN = re.compile(rf", in (?:\w+\.)*(?P<name>{_DUNDERS})\s*$")
+_FILE_EATEN = re.compile(r"(?<=/)(init|main)\.py(?=\")")
+
+
+def restore_lines(lines: Sequence[Carried]) -> list[Carried]:
+    """The lines as they were written, each with the raw line that it began on."""
+    unescaped = [part for line in lines for part in _split_one(line)]
+    return _unmark(_unwrap(unescaped))
+
+
+# ---------------------------------------------------------------- many lines in one
+def _split_one(line: Carried) -> Iterable[Carried]:
+    text = line.text
+    place = text.find(HEADER)
+    if place < 0 or "File " not in text[place:]:
+        return (line,)
+    if "\\n" in text[place + len(HEADER) :][:8]:
+        parts = text.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").replace("\\\\", "\\").split("\n")
+        return (replace(line, text=parts[0]), *(Carried(line.number, part) for part in parts[1:]))
+    parts = list(_split_joined(text))
+    return (replace(line, text=parts[0]), *(Carried(line.number, part) for part in parts[1:]))
+
+
+def _split_joined(text: str) -> Iterator[str]:
+    """A traceback whose lines were joined with blanks; best guesses where a source line ends."""
+    for stamped in _split_at(text, re.compile(rf"(?<=\s)(?={_STAMP})")):
+        if "File " not in stamped:
+            yield stamped.strip()
+            continue
+        for part in _split_at(stamped, re.compile("|".join(rf"(?={re.escape(chain)})" for chain in CHAIN_PHRASES))):
+            chain = next((c for c in CHAIN_PHRASES if part.startswith(c)), None)
+            if chain is not None:
+                yield chain
+                part = part[len(chain) :].strip()
+            place = part.find(HEADER)
+            if place >= 0:
+                yield part[: place + len(HEADER)]
+                part = part[place + len(HEADER) :]
+            yield from _split_frames(part)
+
+
+def _split_at(text: str, pattern: re.Pattern[str]) -> list[str]:
+    cuts = [0, *(match.start() for match in pattern.finditer(text)), len(text)]
+    return [text[a:b] for a, b in pairwise(cuts) if text[a:b].strip()]
+
+
+def _split_frames(text: str) -> Iterator[str]:
+    frames = list(_FRAME.finditer(text))
+    if not frames:
+        if text.strip():
+            yield text.strip()
+        return
+    if text[: frames[0].start()].strip():
+        yield text[: frames[0].start()].strip()
+    for frame, after in zip(frames, [*frames[1:], None], strict=True):
+        yield "  " + frame.group(0).replace("“", '"').replace("”", '"')
+        rest = text[frame.end() : after.start() if after else len(text)].strip()
+        if after is None:
+            error = _ERROR.search(rest)
+            source, rest = (rest[: error.start()], rest[error.start() :]) if error else (rest, "")
+        else:
+            source, rest = rest, ""
+        source = _CARETS.sub("", " " + source).strip()
+        if source:
+            yield f"    {source}"
+        if rest:
+            yield rest
+
+
+# ---------------------------------------------------------------- a terminal's width
+def _unwrap(lines: list[Carried]) -> list[Carried]:
+    width = _find_width(lines)
+    if width is None:
+        return lines
+    out: list[Carried] = []
+    last = 0  # cells of the piece that was added last
+    for line in lines:
+        cells = _cells(line.text)
+        if out and last and len(out[-1].text) < _JOIN_CHARS and line.text.strip() and not _begins(line.text, out[-1].text):
+            gap = width - last
+            # A blank at the end of a full row is not kept by the terminal.
+            if gap == 0 or (gap == 1 and not line.text.startswith(" ") and not _WHOLE_FRAME.match(out[-1].text)):
+                out[-1] = replace(out[-1], text=out[-1].text + " " * gap + line.text)
+                last = cells
+                continue
+        out.append(line)
+        last = cells
+    return out
+
+
+def _find_width(lines: Sequence[Carried]) -> int | None:
+    """The terminal's width where lines were cut at it, else None.
+
+    No line is longer, some have exactly this width, and no line that could only begin a message follows one; or a
+    traceback's frame line is cut just there.
+    """
+    counts = Counter(_cells(line.text) for line in lines if line.text.strip())
+    width = max(counts, default=0)
+    if not _MIN_WIDTH <= width <= _MAX_WIDTH:
+        return None
+    full: set[str] = set()
+    whole = torn = False
+    for line, after in pairwise(lines):
+        text = line.text
+        if len(text) < width - 1 or not after.text.strip():
+            continue
+        cells = _cells(text)
+        if cells < width - 1:
+            continue
+        if 'File "' in text and not _WHOLE_FRAME.match(text) and _WHOLE_FRAME.match(text + " " * (width - cells) + after.text):
+            torn = True
+        elif cells == width:
+            full.add(text)
+            whole = whole or _begins(after.text, text)
+    return width if torn or (len(full) >= 3 and not whole) else None
+
+
+def _begins(text: str, before: str) -> bool:
+    """Whether a line cannot be the rest of the one before it."""
+    layers = name_layers(text)
+    sure = {name for name in layers if not name.endswith("?")}
+    return bool(sure) or bool(layers & name_layers(before)) or bool(_BEGINS.match(text))
+
+
+def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+# ---------------------------------------------------------------- Markdown
+def _unmark(lines: list[Carried]) -> list[Carried]:
+    """Frame lines as they were before Markdown or HTML; nothing where none shows such a sign."""
+    frames = [line.text for line in lines if 'File "' in line.text or "File &quot;" in line.text or "File “" in line.text]
+    entities = any("&quot;" in text or "&lt;" in text for text in frames)
+    quotes = any("File “" in text for text in frames)
+    bold = any(_BOLD.search(text) for text in frames)
+    lost = any(_TAG_LOST.search(text) or 'File "", line' in text for text in frames)
+    if not (entities or quotes or bold or lost):
+        return lines
+    out: list[Carried] = []
+    for line in lines:
+        text = html.unescape(line.text) if entities else line.text
+        text = text.replace("“", '"').replace("”", '"') if quotes else text
+        text = _BOLD.sub(r"__\1__", text) if bold else text
+        if lost and 'File "' in text:
+            text = _TAG_LOST.sub(lambda m: m[0].rstrip() + " <module>", text).replace('File "", line', 'File "<unknown>", line')
+            text = _FUNCTION_EATEN.sub(lambda m: m[0].rstrip()[: -len(m["name"])] + f"__{m['name']}__", text)
+            text = _FILE_EATEN.sub(r"__\1__.py", text)
+        out.append(replace(line, text=text) if text != line.text else line)
+    return out
