@@ -141,7 +141,7 @@ def _explain(
     newer = [Unknown(f"the exact syntax of {file}", note) for file, note in evaluators.program.rewritten.items()]
     unknowns += [u for u in newer if u.what not in located]
     silent = explain_silent(evaluation, options, launch.args, capture.source)
-    patches = tuple(explain_patch(p, evaluators, launch, options) if n == 0 else p for n, p in enumerate(search.patches))
+    patches = tuple(explain_patch(p, evaluators, launch.env, options) if n == 0 else p for n, p in enumerate(search.patches))
     return Diagnosis(outcome, failure, path, cause, patches, settings, silent, tuple(unknowns[:MAX_UNKNOWNS]))
 
 

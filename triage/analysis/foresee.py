@@ -19,7 +19,7 @@ from triage.analysis.guards import complete_path
 from triage.analysis.patch import Limits, find_patches
 from triage.analysis.plugins import find_plugins
 from triage.analysis.ranking import judge
-from triage.analysis.silent import explain_silent
+from triage.analysis.silent import explain_patch, explain_silent
 from triage.analysis.source import find_sites
 from triage.model import (
     Cause,
@@ -32,7 +32,6 @@ from triage.model import (
     OutcomeName,
     Patch,
     PathCondition,
-    SilentChange,
     Unknown,
 )
 from triage.protocols import Capture, EngineProfile, SourceTree
@@ -138,7 +137,7 @@ class _Seer:
         return Foresight(
             outcome,
             tuple(self.describe(link) for link in links),
-            tuple(replace(p, silent=self.explain_patch(p)) if p.silent and n == 0 else p for n, p in enumerate(patches)),
+            tuple(explain_patch(p, self.pool, self.env, self.options) if n == 0 else p for n, p in enumerate(patches)),
             silent,
             shown,
             self.meta,
@@ -208,10 +207,6 @@ class _Seer:
         launch = edit_launch(self.args, self.env, [e for unit in units for e in unit])
         assert launch is not None
         return judge(self.context, units, 0.0, frozenset(), chain.end, *launch).patch
-
-    def explain_patch(self, patch: Patch) -> tuple[SilentChange, ...]:
-        env = {**self.env, **patch.env}
-        return explain_silent(self.pool.get(env).evaluate(patch.args), self.options, patch.args, self.tree)
 
     # ------------------------------------------------ one failure in words
     def describe(self, link: Link) -> Foreseen:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from triage.analysis.constraints import guards_that_tell
 from triage.analysis.evaluate import Evaluation
+from triage.analysis.evaluators import Evaluators
 from triage.analysis.flags import Options
 from triage.analysis.guards import complete_path
 from triage.analysis.ranking import silent_changes
 from triage.analysis.source import find_sites
 from triage.analysis.words import describe_condition
-from triage.model import Failure, Frame, SilentChange
+from triage.model import Failure, Frame, Patch, SilentChange
 from triage.protocols import SourceTree
 
 MAX_TESTS = 3
@@ -26,6 +27,15 @@ def explain_silent(evaluation: Evaluation, options: Options, args: Sequence[str]
     return tuple(
         replace(change, why=_say_why(change, evaluation, options, tree)) for change in silent_changes(evaluation, options, args)
     )
+
+
+def explain_patch(patch: Patch, evaluators: Evaluators, env: Mapping[str, str], options: Options) -> Patch:
+    """The patch with the reason of each silent change of the patched launch; `env` are the variables of the launch as it was."""
+    source = evaluators.capture.source
+    if not patch.silent or source is None:
+        return patch
+    evaluation = evaluators.get({**env, **patch.env}).evaluate(patch.args)
+    return replace(patch, silent=explain_silent(evaluation, options, patch.args, source))
 
 
 def _say_why(change: SilentChange, evaluation: Evaluation, options: Options, tree: SourceTree) -> str:
@@ -60,4 +70,4 @@ def _near(line: int, other: int) -> bool:
     return abs(line - other) <= NEAR
 
 
-__all__ = ["explain_silent"]
+__all__ = ["explain_patch", "explain_silent"]
