@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from triage.errors import KnowledgeError
-from triage.protocols import EngineProfile, Stage
+from triage.protocols import EngineProfile, RehearsalNames, Stage
 
 PROFILE_SCHEMA = 1
 
@@ -44,7 +44,9 @@ _OPTIONAL = [
     "view",
     "source_extras",
     "plugin_variables",
+    "rehearsal",
 ]
+_REHEARSAL = ("imports", "first", "environment", "caches", "network_errors", "warm", "busy", "positional")
 
 
 def data_root() -> Path:
@@ -123,6 +125,7 @@ class _Reader:
             view=self.dotted("view") if "view" in self._table else None,
             source_extras=self.globs("source_extras"),
             plugin_variables=self.texts("plugin_variables", needed=False),
+            rehearsal=self.rehearsal(),
         )
 
     def check_text(self, key: str, value: object) -> str:
@@ -136,7 +139,9 @@ class _Reader:
         return self.check_text(key, self._table[key])
 
     def dotted(self, key: str) -> str:
-        value = self.text(key)
+        return self.check_dotted(key, self.text(key))
+
+    def check_dotted(self, key: str, value: str) -> str:
         if not _DOTTED.fullmatch(value) or value.startswith("."):
             raise self.fail(key, "must be a dotted Python name")
         return value
@@ -202,8 +207,33 @@ class _Reader:
             pairs.extend((name, mark) for mark in marks or ("",))
         return tuple(pairs)
 
+    def rehearsal(self) -> RehearsalNames:
+        table = self._table.get("rehearsal", {})
+        if not isinstance(table, dict):
+            raise self.fail("rehearsal", "must be a table")
+        for key in table:
+            if key not in _REHEARSAL:
+                raise self.fail(f"rehearsal.{key}", "is not a key of this schema")
+        lists = {
+            key: self.check_texts(f"rehearsal.{key}", table.get(key, []), needed=False)
+            for key in ("imports", "first", "caches", "network_errors", "warm")
+        }
+        for key in ("imports", "first"):
+            for name in lists[key]:
+                self.check_dotted(f"rehearsal.{key}", name)
+        busy = table.get("busy")
+        if busy is not None:
+            busy = self.check_dotted("rehearsal.busy", self.check_text("rehearsal.busy", busy))
+        positional = table.get("positional")
+        if positional is not None:
+            positional = self.check_text("rehearsal.positional", positional)
+        environment = self.check_reasons("rehearsal.environment", table.get("environment", {}))
+        return RehearsalNames(**lists, environment=environment, busy=busy, positional=positional)
+
     def reasons(self, key: str) -> dict[str, str]:
-        value = self._table.get(key, {})
+        return self.check_reasons(key, self._table.get(key, {}))
+
+    def check_reasons(self, key: str, value: object) -> dict[str, str]:
         if not isinstance(value, dict):
             raise self.fail(key, "must be a table of strings")
         return {name: self.check_text(f"{key}.{name}", reason) for name, reason in value.items()}

@@ -15,8 +15,10 @@ from triage.model import (
     Diagnosis,
     Edit,
     Facts,
+    JsonValue,
     Launch,
     LogChunk,
+    LogGap,
     ModelConfig,
     Observation,
     Patch,
@@ -72,6 +74,13 @@ class Service(Protocol):
         """Secret values of the launch, for masking them in the log and in every output. Raises ServiceError."""
         ...
 
+    def reveal_launch(self) -> Launch:
+        """As read_launch with secrets in clear, and with the user that it runs as where the login is not meant.
+
+        For a rehearsal only: it stays in memory and goes to the host by stdin. Raises ServiceError.
+        """
+        ...
+
     def read_log(self, run: str | None = None, after: str | None = None) -> LogChunk:
         """Messages of one run only (default: the last), after a cursor. Raises ServiceError when unreadable (no access)."""
         ...
@@ -110,6 +119,20 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class RehearsalNames:
+    """What a rehearsal has to know of the engine beside `stages`: names only."""
+
+    imports: tuple[str, ...] = ()  # modules that the launcher has imported when it parses; absent ones are left out
+    first: tuple[str, ...] = ()  # dotted functions that it calls before the stages; absent ones are left out
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that switch the network off
+    caches: tuple[str, ...] = ()  # variables that name a folder for caches, which is a throw-away one here
+    network_errors: tuple[str, ...] = ()  # dotted exceptions (patterns) that mean that the network was needed
+    warm: tuple[str, ...] = ()  # modules (patterns) that may be imported once for all launches
+    busy: str | None = None  # dotted function without arguments: true where a device is in use, which a fork would break
+    positional: str | None = None  # the flag that a leading word without one stands for
+
+
+@dataclass(frozen=True)
 class EngineProfile:
     """What the server is: names, as data from knowledge/. Describes, does not interpret."""
 
@@ -140,6 +163,7 @@ class EngineProfile:
         str, ...
     ] = ()  # files of other packages that validation depends on: "other/sub/*.py"; no * in the first part
     plugin_variables: tuple[str, ...] = ()  # variables that name code outside the package to load (fnmatch patterns)
+    rehearsal: RehearsalNames = field(default_factory=RehearsalNames)
 
     @property
     def extra_packages(self) -> tuple[str, ...]:
@@ -173,6 +197,13 @@ class Engine(Protocol):
 
     def read_model_configs(self, host: Host, launch: Launch) -> tuple[ModelConfig, ...]: ...
 
+    def build_rehearsal(self, host: Host, launch: Launch, order: Mapping[str, JsonValue], timeout: float) -> Command:
+        """The command that judges the launches of `order` on the host, in the interpreter and environment of `launch` (unmasked).
+
+        `order` and the answer lines are described in engines/rehearsal. Raises EngineError (no interpreter, unknown launcher).
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class EngineInstall:
@@ -196,6 +227,7 @@ class Capture:
     log: bytes = field(repr=False)
     source: SourceTree | None
     models: tuple[ModelConfig, ...] = ()
+    gaps: tuple[LogGap, ...] = ()  # what was left out of a log too large to be kept
 
 
 class Observer(Protocol):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.engines.facts import build_facts
 from triage.engines.probes import FACTS, LOCATE, build_probe, read_answer
+from triage.engines.rehearsal import Interpreter, build_rehearsal
 from triage.errors import CommandTimeout, EngineError, FileError
 from triage.model import MASK, Command, Facts, JsonValue, Launch, ModelConfig
 from triage.protocols import EngineInstall, EngineProfile, Host
@@ -46,6 +47,7 @@ class _Interpreter:
     python: str
     options: tuple[str, ...] = ()
     script_dir: str | None = None  # what the launch has in front of sys.path in place of its folder
+    given: tuple[str, ...] = ()  # all options, as the launch has them
 
 
 class ProfileEngine:
@@ -136,6 +138,14 @@ class ProfileEngine:
             found.append(ModelConfig(path, data.decode("utf-8", "replace"), self._list_folder(host, folder)))
         return tuple(found)
 
+    def build_rehearsal(self, host: Host, launch: Launch, order: Mapping[str, JsonValue], timeout: float) -> Command:
+        """The command that judges the launches of `order`; both are described in engines/rehearsal. Raises EngineError."""
+        found = self._find_interpreter(host, launch)
+        place = self._find_entry(launch.argv)
+        assert place is not None  # else there is no interpreter
+        interpreter = Interpreter(found.python, found.given, found.script_dir)
+        return build_rehearsal(order, self._profile, interpreter, launch, place[0], timeout)
+
     def _list_folder(self, host: Host, folder: str) -> tuple[str, ...] | None:
         """All names in it, sorted; None where it cannot be read or holds too many to be sure of all."""
         result = host.run(Command(("sh", "-c", _LIST, "sh", folder), max_output=MAX_LISTING))
@@ -191,7 +201,7 @@ class ProfileEngine:
             script_dir = posixpath.dirname(posixpath.join(launch.cwd or "/", words[start]))
         path, _ = self._resolve(host, launch, words[at])
         options = tuple(w for w in words[at + 1 : start] if w in _ISOLATION)
-        return _Interpreter(path, options, None if "-I" in options or "-P" in options else script_dir)
+        return _Interpreter(path, options, None if "-I" in options or "-P" in options else script_dir, words[at + 1 : start])
 
     def _script_interpreter(self, host: Host, launch: Launch, word: str) -> _Interpreter:
         """The Python that the first line of a console script names; also the `sh` trick that installers use for long paths."""
@@ -209,7 +219,8 @@ class ProfileEngine:
             )
         python, _ = self._resolve(host, launch, words[0])
         options = tuple(w for w in words[1:] if w in _ISOLATION)
-        return _Interpreter(python, options, None if "-I" in options or "-P" in options else posixpath.dirname(path))
+        script_dir = None if "-I" in options or "-P" in options else posixpath.dirname(path)
+        return _Interpreter(python, options, script_dir, tuple(words[1:]))
 
     def _resolve(self, host: Host, launch: Launch, word: str) -> tuple[str, bytes]:
         """The program's absolute path (as the launch's PATH finds it) and the start of its bytes."""

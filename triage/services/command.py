@@ -97,10 +97,15 @@ class CommandService:
 
     def read_launch(self) -> Launch:
         """The command that the next start runs, secrets masked. Raises ServiceError."""
+        launch = self.reveal_launch()
+        masked = mask_args(launch.entry, self._secret), mask_args(launch.args, self._secret), mask_env(launch.env, self._secret)
+        return Launch(*masked, self._cwd)
+
+    def reveal_launch(self) -> Launch:
+        """The same with secrets in clear, for a rehearsal only. Raises ServiceError."""
         argv, env = self._effective()
         entry, args = self._parts(argv)
-        plain = {k: v for k, v in env.items() if v is not None}
-        return Launch(mask_args(entry, self._secret), mask_args(args, self._secret), mask_env(plain, self._secret), self._cwd)
+        return Launch(entry, args, {k: v for k, v in env.items() if v is not None}, self._cwd)
 
     def read_secrets(self) -> frozenset[str]:
         """Secret values of the launch, for masking them in the log and in every output. Raises ServiceError."""

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from triage.argv import edit_words
 from triage.errors import HostError, ServiceError
@@ -147,18 +147,27 @@ class SystemdService:
 
     def read_launch(self) -> Launch:
         """The command and environment that the next start gets, secrets masked. Raises ServiceError."""
+        launch = self._read_plain()
+        # a variable may hold a whole flag with its secret (ARGS="--api-key ...")
+        secrets = collect_secrets(launch.argv, launch.env, self._secret)
+        return replace(
+            launch,
+            entry=mask_args(launch.entry, self._secret),
+            args=mask_args(launch.args, self._secret),
+            env={k: mask_text(v, secrets) for k, v in mask_env(launch.env, self._secret).items()},
+        )
+
+    def reveal_launch(self) -> Launch:
+        """The same with secrets in clear and the user named, for a rehearsal only. Raises ServiceError."""
+        launch = self._read_plain()
+        return launch if launch.user or self._scope == "--user" else replace(launch, user="root")
+
+    def _read_plain(self) -> Launch:
         view = read_unit(self._host, self._unit, self._scope)
         server = self._find_server(view)
         cwd = view.show.get("WorkingDirectory", "").removeprefix("!") or None
-        # a variable may hold a whole flag with its secret (ARGS="--api-key ...")
-        secrets = collect_secrets(server.entry + server.args, view.env, self._secret)
-        return Launch(
-            entry=mask_args(server.entry, self._secret),
-            args=mask_args(server.args, self._secret),
-            env={k: mask_text(v, secrets) for k, v in mask_env(view.env, self._secret).items()},
-            cwd=cwd if cwd and cwd.startswith("/") else view.env.get("HOME") if cwd == "~" else None,
-            user=view.show.get("User") or None,
-        )
+        cwd = cwd if cwd and cwd.startswith("/") else view.env.get("HOME") if cwd == "~" else None
+        return Launch(server.entry, server.args, view.env, cwd, view.show.get("User") or None)
 
     def read_secrets(self) -> frozenset[str]:
         """Secret values of the launch, for masking them in the log and in every output. Raises ServiceError."""
