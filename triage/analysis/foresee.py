@@ -59,17 +59,24 @@ def foresee(
     profile: EngineProfile,
     limits: ForesightLimits | None = None,
     evaluators: Evaluators | None = None,
+    patches: tuple[Patch, ...] = (),
 ) -> Foresight:
     """What validation does with the capture's launch; its log is not read. Same capture, same answer.
 
     Never raises for what stands in the capture; what cannot be known is an Unknown. `evaluators` are those of a capture
-    with the same source, facts and models, to share their work.
+    with the same source, facts and models, to share their work. `patches` are known to pass, best first: none is searched.
     """
     with hold_collection():
-        return _foresee(capture, profile, limits or ForesightLimits(), evaluators)
+        return _foresee(capture, profile, limits or ForesightLimits(), evaluators, patches)
 
 
-def _foresee(capture: Capture, profile: EngineProfile, limits: ForesightLimits, evaluators: Evaluators | None) -> Foresight:
+def _foresee(
+    capture: Capture,
+    profile: EngineProfile,
+    limits: ForesightLimits,
+    evaluators: Evaluators | None,
+    patches: tuple[Patch, ...],
+) -> Foresight:
     launch = capture.launch
     if capture.source is None or launch is None:
         missing = "source" if capture.source is None else "launch"
@@ -83,7 +90,7 @@ def _foresee(capture: Capture, profile: EngineProfile, limits: ForesightLimits, 
         pool = Evaluators(capture, profile, pool.program, (cut,))
         evaluation = pool.get(launch.env).evaluate(launch.args)
     seer = _Seer(capture, profile, pool, limits, capture.source, launch.args, launch.env)
-    return seer.tell(evaluation)
+    return seer.tell(evaluation, patches)
 
 
 class _Seer:
@@ -110,7 +117,7 @@ class _Seer:
         self.paths: dict[Raised, PathCondition] = {}
         self.unknowns: list[Unknown] = []
 
-    def tell(self, evaluation: Evaluation) -> Foresight:
+    def tell(self, evaluation: Evaluation, given: tuple[Patch, ...]) -> Foresight:
         assumed = self.is_assumed(evaluation)
         if assumed:  # of the host only, where no test hung on the model
             self.unknowns += _say_assumed(self.pool.assumed if evaluation.supposed else self.pool.assumed[:1])
@@ -118,7 +125,7 @@ class _Seer:
         links: tuple[Link, ...] = ()
         patches: tuple[Patch, ...] = ()
         if evaluation.raised is not None:
-            chain, patches, outcome = self.find_ways()
+            chain, patches, outcome = self.find_ways(given)
             links = chain.links
         elif evaluation.verdict == "unknown":
             outcome = "unknown"
@@ -153,9 +160,11 @@ class _Seer:
         return bool(evaluation.supposed) or self.capture.facts.device is None
 
     # ------------------------------------------------ patches and the chain
-    def find_ways(self) -> tuple[Chain, tuple[Patch, ...], OutcomeName]:
+    def find_ways(self, given: tuple[Patch, ...]) -> tuple[Chain, tuple[Patch, ...], OutcomeName]:
         """The chain of failures, the patches past all of it, and the outcome."""
         walker = Walker(self.pool, self.context, self.span_of, self.limits.chain)
+        if given:
+            return walker.follow_patch(given[0]), given, "patch"
         search = find_patches(self.pool.get, self.context, limits=self.limits.quick)
         if search.patches:
             return walker.follow_patch(search.patches[0]), search.patches, "patch"

@@ -10,7 +10,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from triage.cli.live import make_diagnose
+from triage.cli.live import Target, make_diagnose, make_rehearse
 from triage.cli.offline import show_result
 from triage.cli.outcome import exit_code
 from triage.cli.progress import Progress
@@ -51,7 +51,8 @@ def repair_toy_server(folder: Path, progress: Progress) -> Session:
     try:
         apply_plan(host, service.plan_restart(), journal)
         wait_for_end(service)
-        return run_session(host, service, engine, make_diagnose(engine), progress, store, consent, BUDGET)
+        rehearse = make_rehearse(Target(host, service, engine, ""), progress)
+        return run_session(host, service, engine, make_diagnose(engine), progress, store, consent, BUDGET, rehearse=rehearse)
     finally:
         apply_plan(host, service.plan_stop(), journal)
         host.close()

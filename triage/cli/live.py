@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +19,13 @@ from triage.cli.progress import Progress
 from triage.engines import ProfileEngine
 from triage.errors import UsageError
 from triage.knowledge import load_profile
-from triage.model import Diagnosis, Patch, Plan
-from triage.protocols import Capture, Engine, EngineProfile, Host, Service
+from triage.model import Diagnosis, Edit, Patch, Plan, Rehearsal
+from triage.protocols import Capture, Engine, EngineProfile, Host, Observer, Service
 from triage.report.plain import show_line
 
 if TYPE_CHECKING:
     from triage.loop.run import Decide, Diagnose
+    from triage.loop.settle import Rehearse
 
 NO_LOG = "/dev/null"
 
@@ -117,6 +118,7 @@ def run_loop(args: Namespace) -> int:
             make_decide(args, progress),
             Budget(args.max_attempts, args.deadline),
             keep=args.keep,
+            rehearse=None if args.no_rehearsal else make_rehearse(target, progress),
         )
         standing = has_standing_change(store.directory(session.id))
     show_result(session, args.json)
@@ -163,6 +165,24 @@ def make_diagnose(engine: Engine) -> Diagnose:
         return diagnose(capture, engine.profile, tried)
 
     return diagnose_capture
+
+
+def make_rehearse(target: Target, observer: Observer) -> Rehearse:
+    """Launches as the target's own validation judges them."""
+    from triage.loop.rehearse import rehearse_launches
+
+    def rehearse(launches: Sequence[tuple[Edit, ...]]) -> Rehearsal:
+        found = rehearse_launches(target.host, target.service, target.engine, launches)
+        if found.problem is not None:
+            observer.note(f"no rehearsal: {found.problem}")
+        else:
+            passing = sum(a.outcome == "passes" for a in found.answers)
+            observer.note(
+                f"rehearsed {len(launches)} launches in {found.seconds:.1f} s: {passing} pass the host's own validation"
+            )
+        return found
+
+    return rehearse
 
 
 def make_decide(args: Namespace, progress: Progress) -> Decide:

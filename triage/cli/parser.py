@@ -102,6 +102,11 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     ssh.add_argument("--known-hosts", metavar="FILE", help="in place of ~/.ssh/known_hosts")
 
 
+def _add_rehearsal(parser: argparse.ArgumentParser) -> None:
+    what = "trust the evaluation of the source; do not ask the validation that is installed on the host"
+    parser.add_argument("--no-rehearsal", action="store_true", help=what)
+
+
 def _add_run(commands: Commands) -> None:  # type: ignore[valid-type]
     parser = _add_command(
         commands,
@@ -115,6 +120,7 @@ def _add_run(commands: Commands) -> None:  # type: ignore[valid-type]
     change.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
     parser.add_argument("--yes", action="store_true", help="answer yes to every question")
     parser.add_argument("--keep", action="store_true", help="leave the last patch in place even when the server is not healthy")
+    _add_rehearsal(parser)
     parser.add_argument("--max-attempts", type=parse_count, default=5, metavar="N", help="restarts at most (default 5)")
     parser.add_argument(
         "--deadline", type=parse_seconds, default=1800.0, metavar="30m", help="for the whole session (default 30m)"
@@ -161,6 +167,7 @@ def _add_check(commands: Commands) -> None:  # type: ignore[valid-type]
     parser.add_argument("what", metavar="DIR", nargs="?", help="a capture directory; its log is not read")
     _add_target(parser)
     _add_given(parser)
+    _add_rehearsal(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -19,6 +19,7 @@ Diagnose = Callable[[Capture, tuple[Patch, ...]], Diagnosis]
 Rehearse = Callable[[Sequence[tuple[Edit, ...]]], Rehearsal]
 
 WHAT = "what the host's own validation says"
+NOTED = "how the rehearsal compares with a start"
 _JUDGED = ("passes", "fails", "usage")
 
 
@@ -155,7 +156,7 @@ class _Settler:
         diagnosis = self.diagnosis
         unknowns = [*((doubt,) if doubt is not None else ()), *(_say_open(a) for _, a in self.open[:2])]
         notes = dict.fromkeys(n for r in self.rehearsals for n in r.notes)
-        unknowns += [Unknown("how the rehearsal compares with a start", note) for note in notes]
+        unknowns += [Unknown(NOTED, note) for note in notes]
         if doubt is not None and doubt.what != WHAT:
             patches = diagnosis.patches
         else:
@@ -248,4 +249,4 @@ def _say_open(answer: Rehearsed) -> Unknown:
     )
 
 
-__all__ = ["Rehearse", "SettleLimits", "Settled", "settle_patches"]
+__all__ = ["NOTED", "Rehearse", "SettleLimits", "Settled", "settle_patches"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from triage.model.base import OutcomeName
 from triage.model.diagnosis import Cause, Patch, Unknown
@@ -49,6 +50,7 @@ class Foresight:
     args: tuple[str, ...]
     statements: int = 0  # of validation that were evaluated for the launch as typed
     assumed: bool = False  # host or model are not known: what fails is what would on the host that `unknowns` describe
+    rehearsed: Literal["passes", "fails"] | None = None  # what the host's own validation says of the launch as typed
 
     @property
     def fails(self) -> bool:

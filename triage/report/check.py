@@ -52,6 +52,8 @@ HEADLINES: dict[OutcomeName, str] = {
     "no_patch": "This launch would fail; no change of flags or variables is known that would repair it.",
 }
 
+REHEARSED = "The validation that is installed on the host, run with this launch, refuses nothing. The server was not started."
+
 
 def render_check_text(foresight: Foresight, width: int = 100, colour: bool = False) -> str:
     """Lines of at most `width` columns, with a final newline; escape sequences only where `colour` is true."""
@@ -86,7 +88,7 @@ def build_check_report(foresight: Foresight) -> Report:
     add("Changed silently in the launch as typed", show_silent(foresight.silent))
     add("What is not known", show_unknowns(foresight.unknowns))
     add("What was evaluated", _show_evaluated(foresight))
-    headline = HEADLINES[foresight.outcome]
+    headline = REHEARSED if foresight.rehearsed == "passes" else HEADLINES[foresight.outcome]
     if foresight.assumed and foresight.failures:
         headline = headline.replace("would fail", "would fail on the host that is assumed", 1)
     meta = foresight.meta
@@ -149,6 +151,7 @@ def build_check_object(foresight: Foresight) -> dict[str, JsonValue]:
         "path": build_path(first.path) if first and first.path else [],
         "failures": [_foreseen(f) for f in foresight.failures],
         "assumed": foresight.assumed,
+        "rehearsed": foresight.rehearsed,
         "evaluated": {
             "engine": meta.engine,
             "engine_version": meta.engine_version,

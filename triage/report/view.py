@@ -193,10 +193,6 @@ def describe_patch(patch: Patch) -> str:
     return ", ".join(f"{line.change} {line.text}" for edit in patch.edits for line in describe_edit(edit))
 
 
-def describe_silent(change: SilentChange) -> str:
-    return f"{change.field} {change.asked} becomes {change.used}"
-
-
 def describe_location(location: Location | None) -> str:
     return str(location) if location else ""
 
@@ -349,7 +345,7 @@ def _name_source(evidence: Evidence) -> str:
 
 
 def _show_alternatives(patches: tuple[Patch, ...]) -> Iterator[Block]:
-    rows = tuple((describe_patch(p), p.certainty, "; ".join((*p.losses, *map(describe_silent, p.silent)))) for p in patches)
+    rows = tuple((describe_patch(p), p.certainty, "; ".join(p.losses)) for p in patches)
     if rows:
         yield Table(("patch", "certainty", "loses or changes silently"), rows)
 

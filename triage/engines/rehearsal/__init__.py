@@ -22,7 +22,7 @@ MAX_OUTPUT = 64 * 1024 * 1024
 SAID = "triage-rehearsal: "  # begins the line of stderr where the launch's user, folder or interpreter cannot be had
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MODULES = ("guard", "tree", "pipes", "judge", "supervise")  # each imports only earlier ones
+_MODULES = ("guard", "tree", "pipes", "typed", "judge", "supervise")  # each imports only earlier ones
 
 # $1 user or empty, $2 folder or empty, $3 "-i" or empty, $4 the next script, then the interpreter and its options.
 _STEP_DOWN = """

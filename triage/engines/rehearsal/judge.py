@@ -22,6 +22,7 @@ from typing import Any
 
 from triage.engines.rehearsal.guard import Guard, Refused
 from triage.engines.rehearsal.tree import die_with_parent
+from triage.engines.rehearsal.typed import typed_names
 
 MAX_REPR = 2_000  # characters of one setting
 MAX_SETTINGS = 4_000
@@ -68,6 +69,7 @@ class _Judge:
         self.guard = guard
         self.program: list[str] = []
         self.namespace: argparse.Namespace | None = None
+        self.typed: set[str] = set()
         self.record: Any = None
         self.known: set[str] = set()
         self.wanted = os.path.join(data["folder"], "modules")  # what a launch imported beside, for the next
@@ -174,7 +176,7 @@ class _Judge:
             if self.record is not None:
                 _send(out, {"settings": self._read_settings(self.record)})
             if self.namespace is not None:
-                _send(out, {"asked": self._show_all(vars(self.namespace).items())})
+                _send(out, {"asked": self._show_all((k, v) for k, v in vars(self.namespace).items() if k in self.typed)})
             self._tell_modules()
             _send(out, {"end": True})
             code = 0
@@ -243,7 +245,7 @@ class _Judge:
 
     @contextlib.contextmanager
     def _keep_namespace(self) -> Iterator[None]:
-        """Keeps what the largest parser made of the command line."""
+        """Keeps what the largest parser made of the command line, and which settings were typed."""
         parsers: Any = argparse.ArgumentParser
         real = parsers.parse_known_args
 
@@ -252,6 +254,8 @@ class _Judge:
             space = found[0]
             if self.namespace is None or len(vars(space)) >= len(vars(self.namespace)):
                 self.namespace = space
+                words = named.get("args", given[1] if len(given) > 1 else None)
+                self.typed = typed_names(given[0], sys.argv[1:] if words is None else words)
             return found
 
         parsers.parse_known_args = parse_known_args
