@@ -99,7 +99,7 @@ def build_rehearsal(
     `start` is where the profile's entry begins in the command. The status is 91 or 92 (the login is not root, and not the
     launch's user) with a line SAID + reason on stderr where the rehearsal could not begin.
     """
-    words = (found.python, *found.options, "-")
+    words = (found.python, "-B", *found.options, "-")
     module, rest = split_program(launch.entry, start)
     full: dict[str, JsonValue] = {**order, "names": _names(profile), "module": module, "words": list(rest)}
     full["forked"] = list(profile.environment_prefixes)

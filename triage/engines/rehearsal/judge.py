@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import functools
 import gc
 import importlib
 import importlib.util
@@ -41,7 +42,7 @@ def serve(data: dict[str, Any], requests: int, replies: int, answers: list[int],
     guard.install()
     judge = _Judge(data, guard, (requests, replies))
     ready = judge.prepare()
-    _send(replies, ready)
+    _send(replies, data["nonce"], ready)
     if "failed" in ready:
         _flush()
         os._exit(1)
@@ -53,10 +54,10 @@ def serve(data: dict[str, Any], requests: int, replies: int, answers: list[int],
             child = os.fork()
             if child == 0:
                 judge.answer(at, answers, outputs)
-            _send(replies, {"child": child, "at": at})
+            _send(replies, data["nonce"], {"child": child, "at": at})
         elif word == b"wait":
             _, status = os.waitpid(int(number), 0)
-            _send(replies, {"status": status})
+            _send(replies, data["nonce"], {"status": status})
             judge.warm()
     os._exit(0)
 
@@ -152,10 +153,11 @@ class _Judge:
             die_with_parent()
             os.setsid()
             out = answers[at]
+            send = functools.partial(_send, out, self.data["nonce"])
             os.dup2(outputs[at], 1)
             os.dup2(outputs[at], 2)
             for number in (*answers, *outputs, *self.private):
-                if number != out:
+                if number not in (out, -1):
                     os.close(number)
             launch = self.data["launches"][at]
             folder = os.path.join(self.data["folder"], "tmp", str(at))
@@ -172,13 +174,13 @@ class _Judge:
             verdict = self._judge(launch["args"])
             _flush()
             verdict["notes"], verdict["network"] = self.guard.events, self.guard.network
-            _send(out, verdict)
+            send(verdict)
             if self.record is not None:
-                _send(out, {"settings": self._read_settings(self.record)})
+                send({"settings": self._read_settings(self.record)})
             if self.namespace is not None:
-                _send(out, {"asked": self._show_all((k, v) for k, v in vars(self.namespace).items() if k in self.typed)})
+                send({"asked": self._show_all((k, v) for k, v in vars(self.namespace).items() if k in self.typed)})
             self._tell_modules()
-            _send(out, {"end": True})
+            send({"end": True})
             code = 0
         finally:
             os._exit(code)  # no clean-up of the importing process must run here
@@ -308,8 +310,8 @@ def _attempt(work: Callable[[], None]) -> BaseException | None:
     return None
 
 
-def _send(out: int, value: dict[str, Any]) -> None:
-    data = json.dumps(value).encode() + b"\n"
+def _send(out: int, nonce: str, value: dict[str, Any]) -> None:
+    data = json.dumps({"nonce": nonce, **value}).encode() + b"\n"
     while data:
         data = data[os.write(out, data) :]
 

@@ -16,10 +16,10 @@ _MAX_ANSWER = 8_000_000  # bytes
 class Judging:
     """A process that imports and forks, and the pipes to it."""
 
-    def __init__(self, process: int, requests: int, replies: int) -> None:
+    def __init__(self, process: int, requests: int, replies: int, nonce: str) -> None:
         self.process = process
         self.requests = requests
-        self.replies = Lines(replies)
+        self.replies = Lines(replies, nonce)
         self.cuts = False  # a fork would break it
 
     def ask(self, text: str) -> bool:
@@ -36,10 +36,11 @@ class Judging:
 
 
 class Lines:
-    """Lines of JSON from a pipe that may hold anything; bounded."""
+    """Lines of JSON from a pipe that may hold anything; bounded. Those count that hold the batch's own `nonce`."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, nonce: str) -> None:
         os.set_blocking(number, False)
+        self.nonce = nonce
         self.number = number
         self.data = b""
         self.ended = False
@@ -60,7 +61,7 @@ class Lines:
             for line in lines:
                 with contextlib.suppress(ValueError):
                     value = json.loads(line)
-                    if isinstance(value, dict):
+                    if isinstance(value, dict) and value.pop("nonce", None) == self.nonce:
                         self.found.append(value)
 
 

@@ -68,7 +68,7 @@ class _Supervisor:
         self.until = self.begun + self.limits["seconds"]
         self.folder = ""
         self.notes: list[str] = []
-        self.pipes: list[tuple[int, int]] = []
+        self.pipes: list[tuple[int, int]] = []  # of each launch, for its answer; (-1, -1) once it is judged
         self.printed: list[tuple[int, int]] = []
         self.listener = select.poll()
         self.listener.register(out, 0)
@@ -142,6 +142,7 @@ class _Supervisor:
         sys.dont_write_bytecode = True
         tempfile.tempdir = None
         self.order["folder"] = self.folder
+        self.order["nonce"] = os.urandom(16).hex()
         self.order["watched"] = sorted({name for launch in self.order["launches"] for name in launch["env"]})
 
     # ------------------------------------------------------------ the importing process
@@ -152,10 +153,12 @@ class _Supervisor:
         told, said = os.pipe()
         process = os.fork()
         if process == 0:
+            for number in (asked, replying, told):
+                os.close(number)
             self._become_judging(env, fresh, asking, replied, said)
         for number in (asking, replied, said):
             os.close(number)
-        judging = Judging(process, asked, replying)
+        judging = Judging(process, asked, replying, self.order["nonce"])
         output = Output(told, self.limits["output"])
         over: dict[str, Any] | None = None
         while not judging.replies.found and over is None:
@@ -193,9 +196,8 @@ class _Supervisor:
             die_with_parent()
             for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(name, signal.SIG_DFL)
-            for number in (self.out, *(r for r, _ in (*self.pipes, *self.printed))):
-                with contextlib.suppress(OSError):
-                    os.close(number)
+            for number in (self.out, *(r for r, _ in (*self.pipes, *self.printed) if r >= 0)):
+                os.close(number)
             os.dup2(said, 1)
             os.dup2(said, 2)
             answers, outputs = [w for _, w in self.pipes], [w for _, w in self.printed]
@@ -210,7 +212,8 @@ class _Supervisor:
             os.lseek(held, 0, os.SEEK_SET)
             os.dup2(held, 0)
             for number in (asking, replied, *answers, *outputs):
-                os.set_inheritable(number, True)
+                if number >= 0:
+                    os.set_inheritable(number, True)
             environ = {k: v for k, v in {**os.environ, **env}.items() if v is not None}
             os.execve(payload["python"][0], payload["python"], environ)
         finally:
@@ -227,7 +230,7 @@ class _Supervisor:
         if begun >= self.until:
             self._say_answer(at, {"outcome": "timeout", "why": self._time_is_up()}, "", 0.0)
             return judging
-        answer, output = Lines(self.pipes[at][0]), Output(self.printed[at][0], self.limits["output"])
+        answer, output = Lines(self.pipes[at][0], self.order["nonce"]), Output(self.printed[at][0], self.limits["output"])
         if not judging.ask(f"judge {at}"):
             self._lose(judging, at)
             return None
@@ -247,8 +250,10 @@ class _Supervisor:
             status = self._hear(judging, "status", time.monotonic() + 30.0)
         answer.read()
         output.read()
-        for number in (answer.number, output.number):
-            os.close(number)
+        for pipes in (self.pipes, self.printed):
+            for number in pipes[at]:
+                os.close(number)
+            pipes[at] = (-1, -1)
         self._say_answer(at, self._conclude(answer, over, status), output.text(), time.monotonic() - begun)
         if status is not None:
             return judging
