@@ -14,6 +14,7 @@ _TOP = re.compile(
 _BOTTOM = re.compile(r"[╰└+][─-]{4,400}[╯┘+]?\s*$")
 _INNER_TOP = re.compile(r"[╭┌+][─-]{1,400}(?: \S{1,80} [─-]{1,400})?[╮┐+]\s*$")
 _HEAD = re.compile(r"(?P<path>\S(?:[^\n]{0,4000}?)):(?P<line>\d{1,9}) in (?P<function>\S[^\n]{0,500})$")
+_NO_FILE = re.compile(r"in (?P<function>\S{1,500}):(?P<line>\d{1,9})$")  # code that no file holds
 _MARKED = re.compile(r"[❱>] {1,12}(?P<line>\d{1,9}) ?(?P<text>.*)$")
 _CODE = re.compile(r"(?:[❱>] )? {0,12}\d{1,9}(?: |$)")
 _HIDDEN = re.compile(r"\.\.\. \d{1,6} frames? hidden \.\.\.$")
@@ -99,7 +100,15 @@ class BoxReader:
             box.depth += (1 if _INNER_TOP.match(inner) else 0) - (1 if _BOTTOM.match(inner) else 0)
             return
         marked = _MARKED.match(inner)
-        if not inner or _HIDDEN.match(inner):
+        if inner and box.rows and box.head is None:
+            self._read_place(box, number, inner, out)
+            return
+        nowhere = _NO_FILE.match(inner)
+        if nowhere:
+            self._end_frame(box, out)
+            box.rows = []
+            box.head = (number, f'  File "<string>", line {nowhere["line"]}, in {nowhere["function"]}')
+        elif not inner or _HIDDEN.match(inner):
             box.rows, box.open_text = [], False
         elif marked and box.head is not None:
             box.text = marked["text"].lstrip("│ ").rstrip()
@@ -110,12 +119,19 @@ class BoxReader:
             box.open_text = False
         elif box.open_text:
             box.text += " " + inner.lstrip("│ ")
-        elif len(box.rows) < _HEAD_ROWS:
-            box.rows.append((number, inner))
-            head = _read_head([part for _, part in box.rows])
-            if head:
-                self._end_frame(box, out)
-                box.head = (box.rows[0][0], head)
+        else:
+            self._read_place(box, number, inner, out)
+
+    def _read_place(self, box: _Box, number: int, inner: str, out: list[tuple[int, Line]]) -> None:
+        """A row of a frame's path, line and function, which may go on in the next row."""
+        if len(box.rows) >= _HEAD_ROWS:
+            return
+        if not box.rows:
+            self._end_frame(box, out)
+        box.rows.append((number, inner))
+        head = _read_head([part for _, part in box.rows])
+        if head:
+            box.head = (box.rows[0][0], head)
 
     def _end_frame(self, box: _Box, out: list[tuple[int, Line]]) -> None:
         if box.head is not None:

@@ -41,7 +41,7 @@ _LEVELS = r"DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE|SUCCESS|NOTICE"
 # Every pattern is anchored and made of bounded or disjoint parts, so none can be made to backtrack far.
 _PATTERNS: tuple[tuple[str, str], ...] = (
     ("journal", rf"(?P<clock>{_JOURNAL_CLOCK}) {_HOST}"),
-    ("cri", rf"(?P<clock>{_DATE}T{_TIME}{_ZONE}) (?:stdout|stderr) [FP] "),
+    ("cri", rf"(?P<clock>{_DATE}T{_TIME}{_ZONE}) (?P<stream>stdout|stderr) [FP] "),
     ("pod", r"\[(?P<stream>pod/[^\]\s]{1,300})\] ?"),
     ("ray", r"\((?P<stream>(?:[\w.:<>-]{1,120} )?pid=\d{1,10}(?:, ip=[\w.:%-]{1,64})?)\) ?"),
     ("launcher", r"\[(?P<stream>default\d{1,6}|\d{1,6},\d{1,6})\](?:<std(?:out|err)>)?: ?"),
@@ -92,7 +92,7 @@ _BEGINS = {
     "slurm": "d",
     "quote": ">",
 }
-_ALWAYS = frozenset({"journal", "cri", "pod", "ray", "torchrank", "launcher"})  # on every line by their nature
+TRANSPORTS = frozenset({"journal", "cri", "pod", "ray", "torchrank", "launcher"})  # on every line by their nature
 _WEAK = frozenset({"compose", "slurm", "quote"})  # looks like content; believed only where most lines have it
 _LOGGERS = frozenset({"sglang", "loguru", "pylogging", "vllm"})  # a logger's own stamp, even where every line has it
 _NEVER = frozenset({"level"})  # once a record by its nature
@@ -171,6 +171,13 @@ def _peel(text: str, table: _Table) -> tuple[list[tuple[str, re.Match[str]]], st
 
 
 _ALL = _make_table(frozenset(_BEGINS))
+
+
+def strip_layers(text: str) -> str:
+    """The text behind all that might be layers."""
+    return _peel(text, _ALL)[1]
+
+
 _RAY_REPEAT = re.compile(r" ?\[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates .*)?$")
 
 
@@ -186,6 +193,8 @@ class Framing:
         if " output:" in text[:PREFIX_CHARS] and _SUPERVISOR.match(text[:PREFIX_CHARS]):
             return Line("", empty=True)
         layers, rest = _peel(text, self.table)
+        if rest.endswith("   "):  # a screen's padding
+            rest = rest.rstrip()
         if not layers:
             return Line(rest)
         stamp: str | None = None
@@ -239,7 +248,7 @@ def choose_layers(sample: Iterable[str]) -> Framing:
                 before_indent.add(name)
             if is_frame:
                 on_frames[name] = on_frames.get(name, 0) + 1
-    each_line = set(_ALWAYS)
+    each_line = set(TRANSPORTS)
     for name, count in seen.items():
         if name in _NEVER:
             continue

@@ -84,6 +84,7 @@ class _Open:
         """Whether this line, after frames, is the exception's own line."""
         if text.startswith((" ", "|")) or is_file_line(text):
             return False
+        text = text.rstrip()
         if self.flat and self.after_file <= 2:
             return bool(_ERROR_NAME.match(text) and _EXCEPTION_LINE.match(text))
         return bool(_EXCEPTION_LINE.match(text))

@@ -163,7 +163,8 @@ class _Parser:
         first = self._lines[start].number
         if position >= len(self._lines):
             return Raised("", "", tuple(frames), first, self._lines[-1].number, self._rank), False, position
-        matched = _EXCEPTION.match(self._lines[position].text)
+        text = self._lines[position].text
+        matched = _EXCEPTION.match(text) or _EXCEPTION.match(text.rstrip())
         if not matched or HEADER in self._lines[position].text or self._lines[position].text.strip() in CHAIN_PHRASES:
             return Raised("", "", tuple(frames), first, self._lines[position - 1].number, self._rank), False, position
         message, position, last = self._message(matched.group("message") or "", position + 1)

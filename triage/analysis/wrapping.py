@@ -15,23 +15,26 @@ from dataclasses import replace
 from itertools import pairwise
 
 from triage.analysis.carriers import Carried
-from triage.analysis.framing import name_layers
+from triage.analysis.framing import TRANSPORTS, is_prefix, name_layers, strip_layers
 from triage.analysis.tracebacks import CHAIN_PHRASES, HEADER
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 400
 _JOIN_CHARS = 20_000
 _STAMP = r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?: [A-Za-z_]{1,24}=?\d{1,6}){0,8}\] "
 _BEGINS = re.compile(
-    rf'\s*(?:\| *)?File "|{re.escape(HEADER)}|{CHAIN_PHRASES[0][:30]}|{CHAIN_PHRASES[1][:30]}'
+    rf'    |\s*(?:\| *)?File "|[│╭╰┌└|]|{re.escape(HEADER)}|{CHAIN_PHRASES[0][:30]}|{CHAIN_PHRASES[1][:30]}'
     r"|(?:DEBUG|INFO|WARNING|ERROR)\b|usage: "
 )
-_WHOLE_FRAME = re.compile(r'\s*(?:\| *)?File "[^"]*", line \d+(?:, in \S.*)?\s*$')
+_INSIDE = re.compile(r' {4,200}[\^~]|  File "')
+_WHOLE_FRAME = re.compile(r'File "[^"]*", line \d+(?:, in \S.*)?\s*$')
 _FRAME = re.compile(
     r'File ["“](?P<path>[^"”\n]{0,4096})["”], line (?P<line>\d{1,9})(?:, in(?: (?P<function>[^\s"]{1,300}))?(?= |$))?'
 )
 _ERROR = re.compile(
     r"(?:^|(?<=\s))(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?=: |\s*$)"
 )
+_ERROR_LINE = re.compile(r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?:: |$)")
+_SAMPLE = 2000  # lines that tell which layers are common
 _CARETS = re.compile(r"(?:\s+[\^~]{2,2000}|\s+[\^~])+\s*$")
 _BOLD = re.compile(r"\*\*([A-Za-z]\w{0,60})\*\*")
 _TAG_LOST = re.compile(r'File "[^"]{0,4096}", line \d{1,9}, in\s*$')
@@ -120,7 +123,7 @@ def _unwrap(lines: list[Carried]) -> list[Carried]:
         if out and last and len(out[-1].text) < _JOIN_CHARS and line.text.strip() and not _begins(line.text, out[-1].text):
             gap = width - last
             # A blank at the end of a full row is not kept by the terminal.
-            if gap == 0 or (gap == 1 and not line.text.startswith(" ") and not _WHOLE_FRAME.match(out[-1].text)):
+            if gap == 0 or (gap == 1 and not line.text.startswith(" ") and not _WHOLE_FRAME.search(out[-1].text)):
                 out[-1] = replace(out[-1], text=out[-1].text + " " * gap + line.text)
                 last = cells
                 continue
@@ -132,35 +135,52 @@ def _unwrap(lines: list[Carried]) -> list[Carried]:
 def _find_width(lines: Sequence[Carried]) -> int | None:
     """The terminal's width where lines were cut at it, else None.
 
-    No line is longer, some have exactly this width, and no line that could only begin a message follows one; or a
-    traceback's frame line is cut just there.
+    No line is longer, several have exactly this width, and after these hardly a line stands that could only begin a
+    message; or a line of a traceback is cut just there.
     """
     counts = Counter(_cells(line.text) for line in lines if line.text.strip())
     width = max(counts, default=0)
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
         return None
     full: set[str] = set()
-    whole = torn = False
-    for line, after in pairwise(lines):
+    begun = 0
+    torn = False
+    transports = TRANSPORTS | _common_layers(lines)
+    for line, after, third in zip(lines, lines[1:], [*lines[2:], Carried(0, "")], strict=False):
         text = line.text
         if len(text) < width - 1 or not after.text.strip():
             continue
         cells = _cells(text)
         if cells < width - 1:
             continue
-        if 'File "' in text and not _WHOLE_FRAME.match(text) and _WHOLE_FRAME.match(text + " " * (width - cells) + after.text):
+        bare, bare_third = strip_layers(text), strip_layers(third.text)
+        if 'File "' in text and not _WHOLE_FRAME.search(text) and _WHOLE_FRAME.search(text + " " * (width - cells) + after.text):
             torn = True
-        elif cells == width:
+        elif not after.text.startswith("  ") and not name_layers(after.text):
+            # Neither a transport's lines nor a traceback go on after a line without prefix and indentation.
+            torn = torn or bool(name_layers(text) & transports)
+            torn = torn or (cells == width and bare.startswith("    ") and bool(_INSIDE.match(bare_third)))
+            torn = torn or (cells == width and bare.startswith('  File "') and bare_third.startswith("    "))
+        if cells == width:
             full.add(text)
-            whole = whole or _begins(after.text, text)
-    return width if torn or (len(full) >= 3 and not whole) else None
+            begun += _begins(after.text, text)
+    return width if torn or (len(full) >= 2 and not begun) or (len(full) >= 5 and begun * 4 <= len(full)) else None
+
+
+def _common_layers(lines: Sequence[Carried]) -> frozenset[str]:
+    """The layers that most lines have."""
+    some = [line.text for line in lines[-_SAMPLE:] if line.text.strip()]
+    seen = Counter(name for text in some for name in name_layers(text))
+    return frozenset(name for name, count in seen.items() if count * 10 >= len(some) * 7)
 
 
 def _begins(text: str, before: str) -> bool:
     """Whether a line cannot be the rest of the one before it."""
+    if _ERROR_LINE.match(text) and strip_layers(before).startswith("    "):
+        return True
     layers = name_layers(text)
-    sure = {name for name in layers if not name.endswith("?")}
-    return bool(sure) or bool(layers & name_layers(before)) or bool(_BEGINS.match(text))
+    sure = any(not name.endswith("?") for name in layers)
+    return sure or bool(layers & name_layers(before)) or bool(_BEGINS.match(text) and not is_prefix(before))
 
 
 def _cells(text: str) -> int:
