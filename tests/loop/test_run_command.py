@@ -33,7 +33,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def diagnose_by_hand(capture: Capture, _tried: tuple[Patch, ...]) -> Diagnosis:
+def diagnose_by_hand(capture: Capture, _tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
     assert capture.launch is not None
     if b"\nAssertionError" not in capture.log:
         return Diagnosis("no_patch", Failure("exception", None, ""), None, Cause("unknown", "not known"))
@@ -73,9 +73,9 @@ def test_a_failed_command_becomes_healthy_with_one_restart(service: CommandServi
 def test_the_capture_reads_source_where_the_command_finds_it(service: CommandService, tmp_path: Path, recorder: Recorder) -> None:
     read: list[Capture] = []
 
-    def diagnose(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
+    def diagnose(capture: Capture, tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
         read.append(capture)
-        return diagnose_by_hand(capture, tried)
+        return diagnose_by_hand(capture, tried, ())
 
     store = SessionStore(tmp_path / "state")
     session = run_session(LocalHost(), service, ENGINE, diagnose, recorder, store, lambda *_: False, QUICK)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from triage.engines import open_engine
 from triage.errors import EngineError, HostError, LockedError, ServiceError, UsageError
 from triage.loop.capture import capture_run, load_capture, read_launch, save_capture
 from triage.loop.observe import watch
-from triage.loop.run import Budget, Decide, Diagnose, run_session
+from triage.loop.run import Budget, Decide, run_session
 from triage.loop.session import SessionStore
+from triage.loop.settle import Diagnose
 from triage.loop.undo import undo_session
 from triage.model import Cause, Diagnosis, Edit, Failure, Observation, OutcomeName, Patch, Plan, Session
 from triage.protocols import Capture
@@ -33,10 +33,10 @@ def service_of(toy_lab: ToyLab, unit: str) -> SystemdService:
     return SystemdService(toy_lab.host, unit, ENGINE.split_command, ENGINE.profile.secret)
 
 
-def answer_by(table: dict[bytes, tuple[Edit, ...]], seen: list[Capture]) -> Callable[[Capture, tuple[Patch, ...]], Diagnosis]:
+def answer_by(table: dict[bytes, tuple[Edit, ...]], seen: list[Capture]) -> Diagnose:
     """A diagnosis by the name of the exception in the log."""
 
-    def diagnose(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
+    def diagnose(capture: Capture, tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
         seen.append(capture)
         assert capture.launch is not None
         edits = next((edits for name, edits in table.items() if b"\n" + name in b"\n" + capture.log), ())
@@ -104,11 +104,11 @@ def test_the_stored_capture_is_the_one_that_was_diagnosed(toy_lab: ToyLab, store
     read: list[bytes | None] = []
     inner = answer_by({b"AssertionError": (WIDTH, DEPTH)}, [])
 
-    def diagnose(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
+    def diagnose(capture: Capture, tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
         assert capture.source is not None
         read.append(capture.source.read("toyserver/args.py"))
         assert capture.source.read("../etc/passwd") is None and capture.source.read("toyserver/none.py") is None
-        return inner(capture, tried)
+        return inner(capture, tried, ())
 
     session = repair(toy_lab, unit, diagnose, recorder, store, consent)
     assert session.outcome == "fixed", session.why
@@ -129,7 +129,7 @@ def test_a_healthy_unit_is_left_alone(toy_lab: ToyLab, store: SessionStore, reco
     toy_lab.start(unit)
     before = toy_lab.listing(unit), toy_lab.run("systemctl", "show", unit, "-p", "InvocationID")
 
-    def diagnose(_capture: Capture, _tried: tuple[Patch, ...]) -> Diagnosis:
+    def diagnose(_capture: Capture, _tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
         raise AssertionError("a healthy unit is not diagnosed")
 
     session = repair(toy_lab, unit, diagnose, recorder, store, consent)
@@ -161,7 +161,7 @@ def test_29_the_same_patch_is_not_tried_twice(toy_lab: ToyLab, store: SessionSto
     useless = (Edit("add", "--lanes", None, "2"),)
     captures: list[Capture] = []
 
-    def diagnose(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
+    def diagnose(capture: Capture, tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
         captures.append(capture)
         args = ("--model-path", "toy", "--port", "8205", *FAILING.split(), "--lanes", "2")
         edits = useless if not tried else ()

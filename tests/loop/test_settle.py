@@ -63,7 +63,7 @@ class Bench:
         why = "" if outcome == "passes" else f"{outcome} with {name}"
         return Rehearsed(edits, outcome, why, f"log of {name}".encode(), settings, asked, ExitStatus(1))
 
-    def diagnose(self, capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
+    def diagnose(self, capture: Capture, tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
         self.diagnosed.append(capture)
         return found(*(p for p in self.further.get(capture.log.decode(), ()) if p.args not in [t.args for t in tried]))
 
@@ -89,13 +89,22 @@ def test_a_refused_patch_is_diagnosed_as_a_restart_would_be() -> None:
     bench.further["log of --a 1"] = (adding("--d 4", args=(*ARGS, "--a", "1")),)
     bench.further["log of --a 1 --d 4"] = (adding("--e 5", args=(*ARGS, "--a", "1", "--d", "4")),)
     settled = bench.settle(adding("--a 1"))
-    assert bench.batches == [["", "--a 1"], ["--a 1 --d 4"], ["--a 1 --d 4 --e 5"]]
+    assert bench.batches[:3] == [["", "--a 1"], ["--a 1 --d 4"], ["--a 1 --d 4 --e 5"]]
+    assert bench.batches[3] == ["--d 4", "--e 5", "--a 1 --e 5", "--d 4 --e 5"], "and none of its edits can be left out"
     (patch,) = settled.diagnosis.patches
     assert patch.edits == adding("--a 1", "--d 4", "--e 5").edits
     assert patch.args == (*ARGS, "--a", "1", "--d", "4", "--e", "5")
-    first = bench.diagnosed[0]
+    again, first = bench.diagnosed[:2]
+    assert again is CAPTURE
     assert first.launch is not None
     assert (first.launch.args, first.log, first.meta.exit.code) == ((*ARGS, "--a", "1"), b"log of --a 1", 1)
+
+
+def test_what_later_edits_made_needless_is_left_out() -> None:
+    bench = Bench("--d 4", "--a 1 --d 4")
+    bench.further["log of --a 1"] = (adding("--d 4", args=(*ARGS, "--a", "1")),)
+    (patch,) = bench.settle(adding("--a 1")).diagnosis.patches
+    assert (patch.edits, patch.args, patch.certainty) == (adding("--d 4").edits, (*ARGS, "--d", "4"), "rehearsed")
 
 
 def test_nothing_is_asked_twice_and_the_rounds_are_bounded() -> None:

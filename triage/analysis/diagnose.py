@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.candidates import Context
@@ -36,17 +36,26 @@ class _Explained:
     trail: tuple[Place, ...]
 
 
-def diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch] = (), limits: Limits = DEFAULT_LIMITS) -> Diagnosis:
+def diagnose(
+    capture: Capture,
+    profile: EngineProfile,
+    tried: Sequence[Patch] = (),
+    lessons: Sequence[Capture] = (),
+    limits: Limits = DEFAULT_LIMITS,
+) -> Diagnosis:
     """The cause of the captured run's failure and the patches for it. Same capture, same answer.
 
     Never raises for what stands in the capture: what cannot be known is an Unknown of the diagnosis. `tried` patches
-    are not proposed again.
+    are not proposed again. `lessons` are other launches on the same host that failed, with their logs: what these show of
+    the host holds for every patch.
     """
     with hold_collection():
-        return _diagnose(capture, profile, tried, limits)
+        return _diagnose(capture, profile, tried, lessons, limits)
 
 
-def _diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch], limits: Limits) -> Diagnosis:
+def _diagnose(
+    capture: Capture, profile: EngineProfile, tried: Sequence[Patch], lessons: Sequence[Capture], limits: Limits
+) -> Diagnosis:
     log = read_log(capture.log, capture.gaps)
     failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks)
     unknowns = [Unknown("part of the log", note) for note in log.notes]
@@ -78,7 +87,7 @@ def _diagnose(capture: Capture, profile: EngineProfile, tried: Sequence[Patch], 
             evidence += find_definitions(path, capture.source)
     if capture.source is None or capture.launch is None or failure.kind in ("signal", "timeout"):
         return _without_patch(capture, profile, failure, path, evidence, unknowns)
-    return _explain(capture, profile, capture.launch, log, failure, path, evidence, unknowns, tried, limits)
+    return _explain(capture, profile, capture.launch, log, failure, path, evidence, unknowns, tried, lessons, limits)
 
 
 def _explain(
@@ -91,6 +100,7 @@ def _explain(
     evidence: list[Evidence],
     unknowns: list[Unknown],
     tried: Sequence[Patch],
+    lessons: Sequence[Capture],
     limits: Limits,
 ) -> Diagnosis:
     assert capture.source is not None
@@ -111,6 +121,8 @@ def _explain(
     if not found.agrees or guessed:  # a source that changed since is believed only where it surely fails by itself
         return _disagreement(capture, profile, failure, path, found, evidence, unknowns)
     evaluators.learn(evaluation.observed)
+    for lesson in lessons:
+        evaluators.learn({**_read_lesson(lesson, profile, evaluators), **evaluation.observed})
     evidence.append(_evaluation_evidence(evaluation))
     constraints = find_constraints(path, failure, evaluation, options) if path is not None else ()
     settings = find_settings(evaluation, options, launch.args, launch.env, constraints, heard.values)
@@ -143,6 +155,19 @@ def _explain(
     silent = explain_silent(evaluation, options, launch.args, capture.source)
     patches = tuple(explain_patch(p, evaluators, launch.env, options) if n == 0 else p for n, p in enumerate(search.patches))
     return Diagnosis(outcome, failure, path, cause, patches, settings, silent, tuple(unknowns[:MAX_UNKNOWNS]))
+
+
+def _read_lesson(lesson: Capture, profile: EngineProfile, evaluators: Evaluators) -> Mapping[str, bool]:
+    """How tests that nothing else tells came out where another launch failed; {} where evaluation does not follow it there."""
+    log = read_log(lesson.log)
+    failure = find_failure(log, lesson.meta.exit, profile.package, lesson.meta.active, profile.fatal_marks)
+    if failure is None or failure.kind != "exception" or lesson.launch is None or evaluators.capture.source is None:
+        return {}
+    path = complete_path(find_sites(failure, evaluators.capture.source)[0], evaluators.capture.source, failure)
+    trail = find_trail(failure, path, profile)
+    evaluator = evaluators.get(lesson.launch.env)
+    heard = hear_log(log, failure, path, evaluator, lesson.launch.args, trail, lambda one: _agrees(one, failure, path))
+    return heard.evaluation.observed if _agrees(heard.evaluation, failure, path) else {}
 
 
 def _ask_consent(

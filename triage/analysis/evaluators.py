@@ -36,7 +36,7 @@ class Evaluators:
         return self.made[key]
 
     def learn(self, observed: Mapping[str, bool]) -> None:
-        self.observed = observed
+        self.observed = {**self.observed, **observed}
         for evaluator in self.made.values():
             evaluator.assume(observed)
 

@@ -24,8 +24,8 @@ from triage.protocols import Capture, Engine, EngineProfile, Host, Observer, Ser
 from triage.report.plain import show_line
 
 if TYPE_CHECKING:
-    from triage.loop.run import Decide, Diagnose
-    from triage.loop.settle import Rehearse
+    from triage.loop.run import Decide
+    from triage.loop.settle import Diagnose, Rehearse
 
 NO_LOG = "/dev/null"
 
@@ -158,11 +158,11 @@ def undo_session(args: Namespace) -> int:
 
 
 def make_diagnose(engine: Engine) -> Diagnose:
-    """The loop's view of analysis: a capture and what was tried -> a diagnosis."""
+    """The loop's view of analysis: a capture, what was tried, other launches that failed -> a diagnosis."""
     from triage.analysis.diagnose import diagnose
 
-    def diagnose_capture(capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
-        return diagnose(capture, engine.profile, tried)
+    def diagnose_capture(capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...]) -> Diagnosis:
+        return diagnose(capture, engine.profile, tried, lessons)
 
     return diagnose_capture
 

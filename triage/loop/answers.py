@@ -58,7 +58,14 @@ def _digest(seen: bytes | bool | Sequence[str] | None) -> JsonValue:
 
 
 def _digest_inputs(cls: type, capture: Capture, profile: EngineProfile) -> str:
-    values = (cls.__name__, to_json(capture.meta), to_json(capture.launch), to_json(capture.facts), to_json(capture.models))
+    values = (
+        cls.__name__,
+        to_json(capture.meta),
+        to_json(capture.launch),
+        to_json(capture.facts),
+        to_json(capture.models),
+        to_json(capture.gaps),
+    )
     found = hashlib.sha256(json.dumps([*values, repr(profile), _own_state()], sort_keys=True).encode())
     found.update(repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass"))  # not in a record's JSON form
     found.update(hashlib.sha256(capture.log).digest())

@@ -12,8 +12,10 @@ import os
 import stat
 import tomllib
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 
+from triage.analysis.excerpt import cut_log
 from triage.analysis.trees import FolderTree, MemoryTree, RecordingTree, is_safe_name, walk_python
 from triage.codec import clean, from_json, to_json
 from triage.errors import CaptureError
@@ -22,7 +24,6 @@ from triage.model import SCHEMA, CaptureMeta, Facts, JsonValue, Launch, ModelCon
 from triage.protocols import Capture, SourceTree
 
 MAX_TOML = 20_000_000  # bytes
-MAX_LOG = 256_000_000
 MAX_MODEL = 20_000_000
 MAX_MODELS = 50
 MAX_SOURCE = 400_000_000  # all files together
@@ -90,22 +91,26 @@ def save_capture(capture: Capture, directory: Path) -> None:
 def load_capture(directory: Path) -> Capture:
     """Read a capture directory. Raises CaptureError for damage, an unknown schema, and files that are not plain files.
 
-    A log over MAX_LOG bytes is cut at its head, with a note. `source` is None where there is no source/ folder.
+    Of a large log what a diagnosis reads is kept. `source` is None where there is no source/ folder.
     """
     table = _read_toml(directory / "capture.toml")
     if table.get("schema") != SCHEMA:
         raise CaptureError(f"{directory / 'capture.toml'}: schema {table.get('schema')!r} is not {SCHEMA}")
     meta, index = from_json(CaptureMeta, table), from_json(_Index, table)
-    log, cut = _read_plain(directory, "log.txt", MAX_LOG, tail=True)
-    notes = (*meta.notes, f"the first {cut} bytes of log.txt were left out") if cut else meta.notes
+    stream, size = _open_plain(directory, "log.txt")
+    try:
+        with stream:
+            log = cut_log(stream, size)
+    except OSError as error:
+        raise CaptureError(f"{directory / 'log.txt'} cannot be read: {error.strerror or error}") from error
     models = []
     for model in index.models[:MAX_MODELS]:
         if not is_safe_name(model.file) or not model.file.startswith("model/"):
             raise CaptureError(f"{directory}: {model.file[:200]!r} is not a file of a capture")
-        text = _read_plain(directory, model.file, MAX_MODEL)[0].decode("utf-8", "replace")
+        text = _read_plain(directory, model.file, MAX_MODEL).decode("utf-8", "replace")
         models.append(ModelConfig(model.path, text, model.files))
-    meta = CaptureMeta(**{**{name: getattr(meta, name) for name in CaptureMeta.__dataclass_fields__}, "notes": notes})
-    return Capture(meta, index.launch, index.facts, log, _load_source(directory, index.listings), tuple(models))
+    source = _load_source(directory, index.listings)
+    return Capture(meta, index.launch, index.facts, log.data, source, tuple(models), log.gaps)
 
 
 def _model_file(number: int) -> str:
@@ -147,15 +152,15 @@ def _load_source(directory: Path, listings: tuple[_Folder, ...]) -> SourceTree |
 
 def _read_toml(path: Path) -> dict[str, JsonValue]:
     try:
-        text = _read_plain(path.parent, path.name, MAX_TOML)[0].decode("utf-8")
+        text = _read_plain(path.parent, path.name, MAX_TOML).decode("utf-8")
         table: dict[str, JsonValue] = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CaptureError(f"{path} is damaged: {error}") from error
     return table
 
 
-def _read_plain(directory: Path, name: str, limit: int, tail: bool = False) -> tuple[bytes, int]:
-    """(bytes, how many were left out at the head). Raises CaptureError for what is no plain file or larger than `limit`."""
+def _open_plain(directory: Path, name: str) -> tuple[BufferedReader, int]:
+    """(the open file, its size in bytes). Raises CaptureError for what is no plain file."""
     path = directory
     try:
         for part in name.split("/"):
@@ -169,9 +174,13 @@ def _read_plain(directory: Path, name: str, limit: int, tail: bool = False) -> t
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise CaptureError(f"{path} is not a plain file")
-    with os.fdopen(handle, "rb") as stream:
-        left_out = max(status.st_size - limit, 0)
-        if left_out and not tail:
-            raise CaptureError(f"{path} is too large ({status.st_size} bytes)")
-        stream.seek(left_out)
-        return stream.read(limit), left_out
+    return os.fdopen(handle, "rb"), status.st_size
+
+
+def _read_plain(directory: Path, name: str, limit: int) -> bytes:
+    """The file's bytes. Raises CaptureError for what is no plain file or larger than `limit`."""
+    stream, size = _open_plain(directory, name)
+    with stream:
+        if size > limit:
+            raise CaptureError(f"{directory / name} is too large ({size} bytes)")
+        return stream.read(limit)

@@ -29,8 +29,8 @@ class _Prophet:
         self.profile = profile
         self.rehearse = rehearse
 
-    def diagnose(self, capture: Capture, tried: tuple[Patch, ...]) -> Diagnosis:
-        return diagnose(capture, self.profile, tried)
+    def diagnose(self, capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...] = ()) -> Diagnosis:
+        return diagnose(capture, self.profile, tried, lessons)
 
     def tell(self) -> Foresight:
         foresight = foresee(self.capture, self.profile)

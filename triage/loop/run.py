@@ -21,11 +21,10 @@ from triage.loop.capture import capture_run, read_launch, save_capture
 from triage.loop.edits import fold_patches, is_same_patch
 from triage.loop.observe import watch
 from triage.loop.session import SessionStore
-from triage.loop.settle import Rehearse, settle_patches
+from triage.loop.settle import Diagnose, Rehearse, settle_patches
 from triage.model import Attempt, Diagnosis, Observation, OutcomeName, Patch, Plan, ServiceState, Session, Unknown
 from triage.protocols import Capture, Engine, Host, Observer, Service
 
-Diagnose = Callable[[Capture, tuple[Patch, ...]], Diagnosis]
 Decide = Callable[[Diagnosis, Plan, Patch], bool]
 
 _RESTART = "restart the server once, so that its log and the source agree, then run triage again"
@@ -57,12 +56,12 @@ def run_session(
 ) -> Session:
     """Repair one service. The session is stored at every step, and its folder holds the first capture.
 
-    `diagnose` gets a capture and the patches already tried (as total patches). `decide` gives consent to one plan;
-    without it nothing on the host changes. With `rehearse`, patches are judged by the host's own validation before one is
-    applied. Outcomes: healthy (it was, nothing changed), no_failure, no_patch,
-    needs_consent and not_applied (consent was not given, or Ctrl-C), fixed, out_of_budget. Unless it ends fixed or
-    `keep` is set, the unit is put back as found. Raises LockedError, and the errors of the host, service and engine,
-    after putting the unit back where it can.
+    `diagnose` gets a capture, the patches already tried (as total patches) and other launches that failed. `decide` gives
+    consent to one plan; without it nothing on the host changes. With `rehearse`, patches are judged by the host's own
+    validation before one is applied. Outcomes: healthy (it was, nothing changed), no_failure, no_patch, needs_consent and
+    not_applied (consent was not given, or Ctrl-C), fixed, out_of_budget. Unless it ends fixed or `keep` is set, the unit is
+    put back as found. Raises LockedError, and the errors of the host, service and engine, after putting the unit back where
+    it can.
     """
     with store.lock(host.name, service.name):
         return _Loop(host, service, engine, diagnose, observer, store, decide, budget, keep, rehearse).run()
@@ -96,6 +95,7 @@ class _Loop:
         self._found: ServiceState | None = None
         self._standing: Plan | None = None  # applied, not undone
         self._restarted = False
+        self._lessons: list[Capture] = []  # the runs that were seen to fail
         session_id = store.create()
         started = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         self._session = Session(session_id, host.name, service.name, started, "not_applied", "in progress", None)
@@ -158,11 +158,12 @@ class _Loop:
         capture = capture_run(self._host, self._service, self._engine, self._observer, run)
         if capture.source is not None:
             capture = replace(capture, source=RecordingTree(capture.source))
-        diagnosis = self._diagnose(capture, tried)
+        diagnosis = self._diagnose(capture, tried, tuple(self._lessons))
         mismatch = find_mismatch(diagnosis)
         if mismatch is not None:
             where = f"the {self._engine.profile.name} that is installed on {self._host.name} is not the one that failed"
             raise EngineError(f"{where}: {mismatch.text}", hint=_RESTART)
+        self._lessons.append(capture)
         diagnosis = replace(diagnosis, patches=tuple(fold_patches(standing, p) for p in diagnosis.patches))
         if self._rehearse is not None and diagnosis.patches:
             self._observer.phase("rehearsing the patches", time.monotonic() - self._begun)

@@ -8,19 +8,24 @@ mistake of the evaluation, is settled without a restart. Works the same on any a
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from triage.argv import edit_args
 from triage.loop.edits import fold_patches, is_same_patch
 from triage.model import Diagnosis, Edit, Evidence, Patch, Rehearsal, Rehearsed, SilentChange, Unknown
 from triage.protocols import Capture
 
-Diagnose = Callable[[Capture, tuple[Patch, ...]], Diagnosis]
+# The captured run, patches not to propose again, other launches that failed on the same host.
+Diagnose = Callable[[Capture, tuple[Patch, ...], tuple[Capture, ...]], Diagnosis]
 Rehearse = Callable[[Sequence[tuple[Edit, ...]]], Rehearsal]
 
 WHAT = "what the host's own validation says"
 NOTED = "how the rehearsal compares with a start"
 _JUDGED = ("passes", "fails", "usage")
+_REDUCED = 4  # edits of a patch that is tried without some of them
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class _Settler:
         self.passed: list[tuple[Patch, Rehearsed]] = []
         self.refused: list[tuple[Patch, Rehearsed]] = []
         self.open: list[tuple[Patch, Rehearsed]] = []  # the rehearsal did not come to an answer
+        self.lessons: list[Capture] = []
+        self.folded: list[Patch] = []  # put together from several diagnoses
         self.rehearsals: list[Rehearsal] = []
         self.as_typed: Rehearsed | None = None
 
@@ -102,13 +109,14 @@ class _Settler:
             if self.passed:
                 break
             waiting = self.follow(waiting)
+        self.reduce()
         return self.end(None)
 
     def take(self, patches: Sequence[Patch]) -> list[Patch]:
         """Those that were not asked yet, as many as a batch holds."""
         fresh: list[Patch] = []
         for patch in patches:
-            if len(fresh) < self.limits.batch and not any(is_same_patch(patch, s) for s in (*self.seen, *fresh)):
+            if len(fresh) < self.limits.batch and patch.edits and not any(is_same_patch(patch, s) for s in (*self.seen, *fresh)):
                 fresh.append(patch)
         self.seen += fresh
         return fresh
@@ -123,22 +131,49 @@ class _Settler:
             return Unknown(WHAT, f"it cannot be asked: {why}", rehearsal.hint)
         if typed:
             self.as_typed = answers.pop(0)
+            if not self.capture.log:  # it has not run: the rehearsal is the first that is seen of it
+                meta = replace(self.capture.meta, exit=self.as_typed.exit, active="failed")
+                self.capture = replace(self.capture, log=self.as_typed.log, meta=meta)
         for patch, answer in zip(patches, answers, strict=True):
             kept = self.passed if answer.outcome == "passes" else self.refused if answer.outcome in _JUDGED else self.open
             kept.append((patch, answer))
         return None
 
     def follow(self, asked: Sequence[Patch]) -> list[Patch]:
-        """The next batch: what repairs the refused ones further on, then other patches of the launch itself."""
-        found: list[Patch] = []
-        refused = [(p, a) for p, a in self.refused if any(p is one for one in asked)]
-        for patch, answer in refused[: self.limits.followed]:
-            further = self.diagnose(self.make_capture(patch, answer), tuple(self.seen))
-            found += [fold_patches(patch, f) for f in further.patches if further.outcome == self.diagnosis.outcome]
-        if not found and refused:
-            again = self.diagnose(self.capture, tuple(self.seen))
-            found += [fold_patches(self.standing, p) for p in again.patches if again.outcome == self.diagnosis.outcome]
+        """The next batch: patches of the launch itself by what the refused ones taught, then what carries those further."""
+        refused = [(p, a) for p, a in self.refused if any(p is one for one in asked)][: self.limits.followed]
+        self.lessons += [self.make_capture(patch, answer) for patch, answer in refused]
+        found = [fold_patches(self.standing, p) for p in self.find(self.capture)]
+        own = len(found)
+        for patch, answer in refused:
+            found += [fold_patches(patch, p) for p in self.find(self.make_capture(patch, answer))]
+        self.folded += found[own:]
         return self.take(found)
+
+    def reduce(self) -> None:
+        """What was put together from several diagnoses may hold edits that are not needed: smaller ones are asked as well."""
+        launch = self.capture.launch
+        if not self.passed or self.standing is not None or launch is None:
+            return
+        patch = self.passed[0][0]
+        if not any(patch is one for one in self.folded):
+            return
+        sizes = range(1, len(patch.edits)) if len(patch.edits) <= _REDUCED else ()
+        parts = [part for size in sizes for part in itertools.combinations(patch.edits, size)]
+        smaller: list[Patch] = []
+        for part in parts:
+            env = {e.name: e.new for e in part if e.action == "env" and e.new is not None}
+            with suppress(ValueError):  # one edit of a pair that belongs together
+                smaller.append(replace(patch, edits=part, args=edit_args(launch.args, part), env=env))
+        fresh = self.take(smaller)
+        known, self.passed = self.passed, []
+        if fresh:
+            self.ask(fresh, False)
+        self.passed += known
+
+    def find(self, capture: Capture) -> tuple[Patch, ...]:
+        further = self.diagnose(capture, tuple(self.seen), tuple(self.lessons))
+        return further.patches if further.outcome == self.diagnosis.outcome else ()
 
     def make_capture(self, patch: Patch, answer: Rehearsed) -> Capture:
         """What a restart with this patch would have left behind."""
@@ -181,7 +216,9 @@ class _Settler:
 
     def rank_passed(self) -> list[Patch]:
         """In the order of their rank; those that replace a typed value which the evaluation thought kept come last."""
-        found = [(_confirm(patch, answer), _surprises(patch, answer)) for patch, answer in self.passed]
+        sets = [frozenset(p.edits) for p, _ in self.passed]
+        needed = [pair for pair, edits in zip(self.passed, sets, strict=True) if not any(other < edits for other in sets)]
+        found = [(_confirm(patch, answer), _surprises(patch, answer)) for patch, answer in needed]
         found.sort(key=lambda one: len(one[1]))
         return [patch for patch, _ in found]
 

@@ -141,7 +141,9 @@ def _boolop(node: ast.BoolOp) -> Run:
             picked = None if is_and else w.or_else(value, other)
             if picked is not None:
                 return picked
-            return Unknown(f"({show(value)}{word}{show(other)})", value.why if isinstance(value, Unknown) else "not known")
+            why = value.why if isinstance(value, Unknown) else "not known"
+            implied = tuple((is_and, part, is_and) for part in (value, other) if isinstance(part, Unknown))
+            return Unknown(f"({show(value)}{word}{show(other)})", why, implied=implied)
         return tail(w, f, at + 1) if truth is is_and else value
 
     return lambda w, f: tail(w, f, 0)
@@ -155,8 +157,9 @@ def _unary(node: ast.UnaryOp) -> Run:
             value = operand(w, f)
             truth = w.truth(value)
             if truth is None:
-                key = value.key if isinstance(value, Unknown) else show(value)
-                return Unknown(f"not {key}", value.why if isinstance(value, Unknown) else "not known")
+                if isinstance(value, Unknown):
+                    return Unknown(f"not {value.key}", value.why, implied=((True, value, False), (False, value, True)))
+                return Unknown(f"not {show(value)}", "not known")
             return not truth
 
         return invert

@@ -215,10 +215,15 @@ class Forks(Proofs):
         self.heap.set(self.assumptions, key, truth)
 
     def learn(self, cond: Value, truth: bool) -> None:
-        """The trail shows that the condition came out this way."""
-        if isinstance(cond, Unknown) and cond.named:
+        """The trail shows that the condition came out this way, and so what it is made of."""
+        if not isinstance(cond, Unknown):
+            return
+        if cond.named:
             self.assume(cond.key, truth)
             self.observed.setdefault(cond.key, truth)
+        for when, part, came_out in cond.implied:
+            if when is truth:
+                self.learn(part, came_out)
 
     def observe(self, f: Frame, cond: Value, narrow: Callable[..., None], truth: bool, evaluated: bool | None) -> None:
         """As `learn`, for a test whose taken side holds the trail's line."""

@@ -20,14 +20,23 @@ MAX_KEY = 200
 
 class Unknown:
     """A value that cannot be known here. `key` names it the same way whenever it is the same value, so that what is
-    assumed of it once holds again; `why` is for a person; `options` are the only values that it can have, if known."""
+    assumed of it once holds again; `why` is for a person; `options` are the only values that it can have, if known.
 
-    __slots__ = ("key", "options", "why")
+    `implied` says of a test made of others what they came out as: (when it comes out so, this part, came out so)."""
 
-    def __init__(self, key: str, why: str, options: tuple[Value, ...] | None = None) -> None:
+    __slots__ = ("implied", "key", "options", "why")
+
+    def __init__(
+        self,
+        key: str,
+        why: str,
+        options: tuple[Value, ...] | None = None,
+        implied: tuple[tuple[bool, Unknown, bool], ...] = (),
+    ) -> None:
         self.key = key if len(key) <= MAX_KEY else f"{key[:MAX_KEY]}#{zlib.crc32(key.encode('utf-8', 'replace')):08x}"
         self.why = why[:300]
         self.options = options
+        self.implied = implied
 
     @property
     def named(self) -> bool:
