@@ -80,6 +80,15 @@ def act_scratch(args):
     os.makedirs(os.environ["LITTLE_CACHE"] + "/deep/er")
     args.where = stream.name
 
+def act_semaphore(args):
+    import multiprocessing
+    args.held = multiprocessing.get_context("spawn").Lock()
+    assert any(name.startswith("sem.") for name in os.listdir("/dev/shm"))
+
+def act_shared_memory(args):
+    from multiprocessing import shared_memory
+    shared_memory.SharedMemory(create=True, size=64)
+
 def act_folder(args):
     os.makedirs(args.where + "/made/in/depth", exist_ok=True)
     assert os.path.isdir(args.where + "/made/in")
@@ -430,6 +439,13 @@ def test_nothing_is_written_outside_and_what_needs_it_is_not_called_a_failure(pl
     assert scratch.outcome == "passes" and not os.path.exists(scratch.settings["where"].strip("'"))
     assert any("kept from changing" in note and note.endswith("/left") for note in found.notes)
     assert any("taken as made" in note for note in found.notes)
+
+
+def test_no_semaphore_and_no_shared_memory_is_left(place: Place) -> None:
+    before = set(os.listdir("/dev/shm"))
+    semaphore, shared = place.rehearse(doing("semaphore"), doing("shared_memory")).answers
+    assert (semaphore.outcome, shared.outcome) == ("passes", "offline"), (semaphore.why, shared.why)
+    assert not {n for n in set(os.listdir("/dev/shm")) - before if "triage" in n or n.startswith(("psm_", "sem.mp"))}
 
 
 def test_a_folder_that_cannot_be_made_fails_as_it_would(place: Place) -> None:

@@ -6,6 +6,7 @@ means no harm from doing what a start would do, and says so in an exception that
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import ipaddress
@@ -58,6 +59,7 @@ class Guard:
     def install(self) -> None:
         """From here on, in this process and its forks; it cannot be taken back."""
         _replace_calls(self)
+        _name_semaphores(os.path.basename(self.folder.rstrip(os.sep)))
         sys.addaudithook(self._hear)
 
     def note(self, text: str) -> None:
@@ -201,6 +203,13 @@ def _replace_calls(guard: Guard) -> None:
         return int(real_open(path, flags, mode=mode))
 
     shared.shm_open = shm_open
+
+
+def _name_semaphores(name: str) -> None:
+    """Those of `multiprocessing` get names by which the supervisor finds those that are left."""
+    with contextlib.suppress(ImportError, AttributeError, KeyError):
+        process: Any = importlib.import_module("multiprocessing.process")
+        process.current_process()._config["semprefix"] = f"/{name}"
 
 
 def _absolute(path: Any) -> str:

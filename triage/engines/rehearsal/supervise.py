@@ -358,8 +358,16 @@ class _Supervisor:
         if left:
             self._note(f"processes could not be ended: {left}")
         if self.folder:
+            self._remove_semaphores()
             shutil.rmtree(self.folder, ignore_errors=True)
             if os.path.exists(self.folder):
                 self._note(f"the folder {self.folder} could not be removed")
         with contextlib.suppress(OSError):
             self._say({"end": True, "notes": self.notes})
+
+    def _remove_semaphores(self) -> None:
+        mark = f"sem.{os.path.basename(self.folder)}-"
+        with contextlib.suppress(OSError):
+            for name in os.listdir("/dev/shm"):
+                if name.startswith(mark):
+                    os.unlink(f"/dev/shm/{name}")
