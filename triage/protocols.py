@@ -23,6 +23,7 @@ from triage.model import (
     Observation,
     Patch,
     Plan,
+    Rehearsal,
     ServiceState,
 )
 
@@ -228,6 +229,7 @@ class Capture:
     source: SourceTree | None
     models: tuple[ModelConfig, ...] = ()
     gaps: tuple[LogGap, ...] = ()  # what was left out of a log too large to be kept
+    rehearsals: tuple[Rehearsal, ...] = ()  # in the order in which the host was asked
 
 
 class Observer(Protocol):

@@ -13,11 +13,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.benchmarks.logs import print_logs
+from tests.benchmarks.processes import Cost, run
 from tests.oracle.places import FACTS, ROOT, engine_names, python_of, run_environment, why_absent
 
 RELEASES = ("0.5.11", "0.5.23")
@@ -28,27 +28,6 @@ ARGS = (
     *("--speculative-num-draft-tokens", "3", "--speculative-eagle-topk", "4"),
 )
 PARSE = "import ast, sys\nfor name in sys.argv[1:]:\n    ast.parse(open(name, 'rb').read())"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of one process: wall time in seconds, and the most memory that it held, in MiB."""
-
-    seconds: float
-    memory: float
-
-
-def run(command: list[str], env: Mapping[str, str], cwd: Path, codes: tuple[int, ...]) -> Cost:
-    """Run a command to its end. Raises AssertionError where it ends with another code."""
-    started = time.perf_counter()
-    process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _pid, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode in codes, (command, process.returncode, said[-2000:])
-    return Cost(seconds, usage.ru_maxrss / 1024)
 
 
 def write_capture(release: str, folder: Path) -> None:
@@ -120,6 +99,7 @@ def main() -> None:
             for name, cost in costs.items():
                 ratios = [f"{cost.seconds / costs[peer].seconds:.2f}" for peer in ("launch", "parse")]
                 print(f"| {release} | {name} | {cost.seconds:.2f} | {' | '.join(ratios)} | {cost.memory:.0f} |", flush=True)
+        print_logs(5.0, given.rounds, Path(folder))
     print(f"\nload of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", file=sys.stderr)
 
 

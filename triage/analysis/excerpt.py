@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Protocol
 
 from triage.model import LogGap
 
@@ -14,7 +14,16 @@ LINE_BYTES = 64 * 1024  # how far the ends of a kept part are looked for; longer
 _HEAD_BYTES = 256 * 1024
 _TAIL_BYTES = 2 * 1024 * 1024
 _BEFORE, _AFTER = 8 * 1024, 96 * 1024  # kept around a mark
-_CHUNK = 1024 * 1024
+_CHUNK = 512 * 1024
+_START_BYTES = 64 * 1024 * 1024  # a run becomes ready within so much of its log
+
+
+class Readable(Protocol):
+    """A binary file that can seek."""
+
+    def seek(self, offset: int, /) -> int: ...
+    def read(self, size: int, /) -> bytes: ...
+    def readinto(self, buffer: memoryview, /) -> int: ...
 
 
 @dataclass
@@ -25,12 +34,12 @@ class _Mark:
     first: int
     last: int
     hits: list[int] = field(default_factory=list)
-    wanted: bool = True
+    until: int | None = None  # looked for before this place only; everywhere where None
 
-    def add(self, place: int) -> None:
-        if len(self.hits) >= self.first + self.last:
-            del self.hits[self.first]
-        self.hits.append(place)
+    def add(self, places: list[int]) -> None:
+        """Take further places, in order."""
+        self.hits += places
+        del self.hits[self.first : max(self.first, len(self.hits) - self.last)]
 
 
 @dataclass(frozen=True)
@@ -49,13 +58,13 @@ class _Part:
     torn: bool  # it begins inside a line
 
 
-def cut_log(stream: BinaryIO, size: int, whole: int = WHOLE_BYTES) -> Excerpt:
-    """Keep a log of at most `whole` bytes as it is; of a larger one the head, the tail and what stands around marks.
+def cut_log(stream: Readable, size: int) -> Excerpt:
+    """Keep a log of at most WHOLE_BYTES as it is; of a larger one the head, the tail and what stands around marks.
 
     The stream must be able to seek. A line is read in the middle of a log only near a traceback, the first lines of a
     run, or the word that a run became ready. Raises OSError where the stream cannot be read.
     """
-    if size <= whole:
+    if size <= WHOLE_BYTES:
         stream.seek(0)
         return Excerpt(stream.read(size))
     marks, counts, size = _scan(stream, size)
@@ -73,11 +82,11 @@ def cut_bytes(data: bytes) -> Excerpt:
 _Counts = list[tuple[int, int]]  # (place, newlines before it), in order
 
 
-def _scan(stream: BinaryIO, size: int) -> tuple[tuple[_Mark, ...], _Counts, int]:
+def _scan(stream: Readable, size: int) -> tuple[tuple[_Mark, ...], _Counts, int]:
     """The marks with their places, the newlines before each chunk, and how many bytes there were."""
     crash = _Mark(b"Traceback (most recent call last)", 10, 40)
     start = _Mark(b"server_args=ServerArgs(", 2, 6)
-    ready = _Mark(b"ready to roll!", 2, 6)
+    ready = _Mark(b"ready to roll!", 2, 6, until=_START_BYTES)
     marks = (crash, start, ready)
     lap = max(len(mark.text) for mark in marks) - 1
     buffer = bytearray(lap + _CHUNK)
@@ -86,19 +95,21 @@ def _scan(stream: BinaryIO, size: int) -> tuple[tuple[_Mark, ...], _Counts, int]
     position = held = 0  # `held` bytes of the chunk before stand in front
     stream.seek(0)
     while position < size:
-        got = stream.readinto(view[held : held + min(_CHUNK, size - position)])  # type: ignore[attr-defined]
+        got = stream.readinto(view[held : held + min(_CHUNK, size - position)])
         if not got:
             break
         end = held + got
         for mark in marks:
-            if mark is ready and not ready.wanted:
+            if mark.until is not None and position >= mark.until:
                 continue
-            place = buffer.find(mark.text, 0, end)
-            while place >= 0:
-                mark.add(position - held + place)
-                if mark is not crash:
-                    ready.wanted = mark is start  # a run becomes ready once
-                place = buffer.find(mark.text, place + len(mark.text), end)
+            places: list[int] = []
+            place = end + 1
+            while (place := buffer.rfind(mark.text, 0, place)) >= 0:  # backwards is by far the faster search here
+                places.append(position - held + place)
+                place += len(mark.text) - 1
+            mark.add(places[::-1])
+            if places and mark is not crash:  # a run becomes ready once
+                ready.until = position + _START_BYTES if mark is start else 0
         position += got
         counts.append((position, counts[-1][1] + buffer.count(b"\n", held, end)))
         held = min(lap, end)
@@ -116,12 +127,12 @@ def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _read(stream: BinaryIO, start: int, end: int) -> bytes:
+def _read(stream: Readable, start: int, end: int) -> bytes:
     stream.seek(start)
     return stream.read(end - start)
 
 
-def _read_part(stream: BinaryIO, start: int, end: int, size: int, counts: _Counts) -> _Part:
+def _read_part(stream: Readable, start: int, end: int, size: int, counts: _Counts) -> _Part:
     """The span, from the beginning of its first line to the end of its last one where these are near."""
     before = _read(stream, max(0, start - LINE_BYTES), start)
     newline = before.rfind(b"\n")
@@ -138,27 +149,28 @@ def _read_part(stream: BinaryIO, start: int, end: int, size: int, counts: _Count
 def _join(parts: list[_Part]) -> Excerpt:
     data = bytearray()
     gaps: list[LogGap] = []
-    began = 0  # where in the log the last line begins
+    kept = began = 0  # newlines in `data`; where in the log the line begins that is not ended yet
     for i, part in enumerate(parts):
         if i:
             last = parts[i - 1]
-            line = last.line + last.data.count(b"\n")  # of what follows the last part
+            line = last.line + last.data.count(b"\n")  # the one that the last part ends in, or before
             newline = last.data.rfind(b"\n")
             began = last.start + newline + 1 if newline >= 0 else began
-            if part.line == line and part.torn:
-                data += b" ... "
+            inside = not data.endswith(b"\n")
+            if part.torn and inside and part.line == line:
                 end = part.data.find(b"\n")
                 length = part.start + (end if end >= 0 else len(part.data)) - began
-                place = len(data) + (end + 1 if end >= 0 else len(part.data))
-                gaps.append(LogGap(place, line + 1, f"line {line} is {length} bytes long; its middle was not read"))
-                data += part.data
-                continue
-            cut = not data.endswith(b"\n")
-            data += b" ... \n" if cut else b""
-            what = f"lines {line + cut} to {part.line - 1} were not read: the log is large and they hold no mark"
-            if part.line - 1 < line + cut:
-                what = f"line {line} is very long; a part of it was not read"
-            gaps.append(LogGap(len(data), part.line, what))
+                gaps.append(LogGap(kept + 1, line + 1, f"line {line} is {length} bytes long; its middle was not read"))
+            else:
+                gone = (line + inside, part.line - 1)
+                what = f"lines {gone[0]} to {gone[1]} were not read: the log is large and they hold no mark"
+                if gone[1] < gone[0]:
+                    what = f"line {part.line if part.torn else line} is very long; a part of it was not read"
+                if inside:
+                    data += b" ... \n"
+                    kept += 1
+                gaps.append(LogGap(kept, part.line, what))
             data += b" ... " if part.torn else b""
         data += part.data
+        kept += part.data.count(b"\n")
     return Excerpt(bytes(data), tuple(gaps))

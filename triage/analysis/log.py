@@ -75,16 +75,35 @@ def _sample(lines: list[Carried]) -> Iterator[str]:
 def _read_lines(data: bytes, gaps: Sequence[LogGap], notes: list[str]) -> Iterator[tuple[int, str]]:
     """(raw number, clean text) of each line; of a line with carriage returns what a terminal would show."""
     export = data.startswith(EXPORT_HEAD) or b"\n" + EXPORT_HEAD in data[:_EXPORT_CHARS]
-    bounds = [(0, 1), *((gap.offset, gap.line) for gap in gaps), (len(data), 0)]
+    bounds = [
+        (0, 1),
+        *zip(_find_lines(data, [gap.kept for gap in gaps]), (gap.line for gap in gaps), strict=True),
+        (len(data), 0),
+    ]
+    told = {gap.line - 1 for gap in gaps}
     for (start, number), (end, _) in pairwise(bounds):
         read = read_export if export else _split_lines
         for own, raw in read(data, start, end, number):
             if len(raw) > LINE_BYTES:
-                notes.append(f"line {own} is {len(raw)} bytes long; its middle was not read")
+                if own not in told:
+                    notes.append(f"line {own} is {len(raw)} bytes long; its middle was not read")
                 raw = raw[: LINE_BYTES - _LINE_TAIL] + b" ... " + raw[-_LINE_TAIL:]
             for whole in raw.decode("utf-8", "replace").split("\n"):
                 for part in split_carriage(whole.removesuffix("\r")):
                     yield own, clean_text(part)
+
+
+def _find_lines(data: bytes, wanted: list[int]) -> list[int]:
+    """Where these lines of the data begin, counted from 0, in rising order."""
+    found: list[int] = []
+    place = count = 0
+    for line in wanted:
+        while count < line and place < len(data):
+            newline = data.find(b"\n", place)
+            place = newline + 1 if newline >= 0 else len(data)
+            count += 1
+        found.append(place)
+    return found
 
 
 def _split_lines(data: bytes, start: int, end: int, number: int) -> Iterator[tuple[int, bytes]]:

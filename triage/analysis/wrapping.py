@@ -143,7 +143,7 @@ def _find_width(lines: Sequence[Carried]) -> int | None:
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
         return None
     full: set[str] = set()
-    begun = 0
+    begun = inside = 0  # of the full lines: before one that begins a message; cut inside a word
     torn = False
     transports = TRANSPORTS | _common_layers(lines)
     for line, after, third in zip(lines, lines[1:], [*lines[2:], Carried(0, "")], strict=False):
@@ -163,8 +163,11 @@ def _find_width(lines: Sequence[Carried]) -> int | None:
             torn = torn or (cells == width and bare.startswith('  File "') and bare_third.startswith("    "))
         if cells == width:
             full.add(text)
+            inside += (text[-1] + after.text[0]).isalnum()
             begun += _begins(after.text, text)
-    return width if torn or (len(full) >= 2 and not begun) or (len(full) >= 5 and begun * 4 <= len(full)) else None
+    if len(full) < 5:
+        return width if torn or (len(full) >= 2 and inside >= len(full) and not begun) else None
+    return width if torn or (begun * 4 <= len(full) <= inside * 3) else None
 
 
 def _common_layers(lines: Sequence[Carried]) -> frozenset[str]:

@@ -7,19 +7,22 @@ import re
 import shlex
 import stat
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from triage.analysis.excerpt import WHOLE_BYTES, Excerpt, cut_log
 from triage.errors import UsageError
 from triage.knowledge import load_profile, profile_names
 from triage.model import CaptureMeta, Facts, Launch, ModelConfig
 from triage.protocols import Capture, EngineProfile
 from triage.redact import collect_secrets, mask_args, mask_env, mask_text
 
-MAX_LOG = 64 * 1024 * 1024  # bytes; of a longer log the last part is read
+MAX_PIPED = 16 * 1024 * 1024 * 1024  # bytes of standard input that are taken
 MAX_MODEL_CONFIG = 4 * 1024 * 1024  # bytes
 DEFAULT_ENGINE = "sglang"
 INTEGER_FACTS = ("gpu_count", "gpu_memory_mib")
@@ -100,30 +103,48 @@ def parse_facts(pairs: Sequence[tuple[str, str]], base: Facts) -> Facts:
     return replace(base, **changes)
 
 
-def read_regular(path: Path, limit: int, tail: bool = False) -> tuple[bytes, int]:
-    """(bytes, how many were left out): at most `limit` of the file, its end where `tail`. Raises UsageError."""
+def open_regular(path: Path) -> tuple[BufferedReader, int]:
+    """(the open file, its size in bytes). Raises UsageError where it cannot be opened or is no regular file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path} is not a regular file")
-        left_out = max(status.st_size - limit, 0)
-        if left_out and not tail:
+    stream = os.fdopen(handle, "rb")
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        stream.close()
+        raise UsageError(f"{path} is not a regular file")
+    return stream, status.st_size
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The file's bytes, at most `limit`. Raises UsageError."""
+    stream, size = open_regular(path)
+    with stream:
+        if size > limit:
             raise UsageError(f"{path} is larger than {limit} bytes")
-        stream.seek(left_out)
-        return stream.read(limit), left_out
+        return stream.read(limit)
 
 
-def read_log(what: str) -> tuple[bytes, tuple[str, ...]]:
-    """The bytes of a log file, or of standard input for `-`, and notes on what was left out. Raises UsageError."""
-    if what == "-":
-        data = sys.stdin.buffer.read(MAX_LOG + 1)
-        return data[:MAX_LOG], (f"only the first {MAX_LOG} bytes of the log were read",) if len(data) > MAX_LOG else ()
-    data, left_out = read_regular(Path(what), MAX_LOG, tail=True)
-    return data, (f"the first {left_out} bytes of the log were left out",) if left_out else ()
+def read_log(what: str) -> tuple[Excerpt, tuple[str, ...]]:
+    """What is kept of a log file, or of standard input for `-`, and notes on what was not looked at. Raises UsageError.
+
+    Standard input of more than some megabytes is put into a file for the time of reading.
+    """
+    try:
+        if what != "-":
+            stream, size = open_regular(Path(what))
+            with stream:
+                return cut_log(stream, size), ()
+        with tempfile.SpooledTemporaryFile(max_size=WHOLE_BYTES) as spool:
+            size = 0
+            while size < MAX_PIPED and (chunk := sys.stdin.buffer.read(1024 * 1024)):
+                spool.write(chunk)
+                size += len(chunk)
+            notes = (f"only the first {size} bytes of the log were read",) if size >= MAX_PIPED else ()
+            return cut_log(spool, size), notes
+    except OSError as error:
+        raise UsageError(f"the log cannot be read: {error.strerror or error}") from error
 
 
 def build_capture(args: Namespace) -> tuple[Capture, EngineProfile]:
@@ -137,7 +158,7 @@ def build_capture(args: Namespace) -> tuple[Capture, EngineProfile]:
     else:
         log, notes = read_log(args.what)
         meta = CaptureMeta("", args.what, "log", DEFAULT_ENGINE, None, None, None, None, notes=notes)
-        capture = Capture(meta, None, Facts(), mask_text(log, ()), None)
+        capture = Capture(meta, None, Facts(), mask_text(log.data, ()), None, gaps=log.gaps)
         profile = load_profile(DEFAULT_ENGINE)
     return lay_over(capture, profile, args)
 
@@ -166,7 +187,7 @@ def lay_over(capture: Capture, profile: EngineProfile, args: Namespace) -> tuple
     capture = replace(capture, facts=parse_facts(args.fact, capture.facts))
     if args.model_config is not None:
         typed = _name_model(capture.launch, profile) or args.model_config
-        text = mask_text(read_regular(Path(args.model_config), MAX_MODEL_CONFIG)[0].decode("utf-8", "replace"), ())
+        text = mask_text(read_regular(Path(args.model_config), MAX_MODEL_CONFIG).decode("utf-8", "replace"), ())
         others = tuple(m for m in capture.models if m.path != typed)
         capture = replace(capture, models=(ModelConfig(typed, text), *others))
     if args.source is not None:

@@ -22,6 +22,7 @@ from triage.analysis.trees import RecordingTree
 from triage.codec import from_json, to_json
 from triage.errors import CaptureError
 from triage.loop.places import find_cache_folder
+from triage.loop.rehearsal_files import write_rehearsals
 from triage.model import JsonValue
 from triage.protocols import Capture, EngineProfile
 
@@ -69,6 +70,7 @@ def _digest_inputs(cls: type, capture: Capture, profile: EngineProfile) -> str:
     found = hashlib.sha256(json.dumps([*values, repr(profile), _own_state()], sort_keys=True).encode())
     found.update(repr(sorted(capture.facts.texts.items())).encode("utf-8", "surrogatepass"))  # not in a record's JSON form
     found.update(hashlib.sha256(capture.log).digest())
+    found.update(write_rehearsals(capture.rehearsals))
     return found.hexdigest()
 
 

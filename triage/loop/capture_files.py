@@ -3,6 +3,7 @@
 capture.toml        host, service, engine and version, launch, exit, facts, when, models, what source/ lists
 log.txt             the log's raw bytes
 source/             package files at their relative paths
+rehearsals.json     what the host's own validation said of other launches, where it was asked
 model/config.json   of the first model that the launch names; further ones in model/1/, model/2/, ...
 """
 
@@ -19,15 +20,19 @@ from triage.analysis.excerpt import cut_log
 from triage.analysis.trees import FolderTree, MemoryTree, RecordingTree, is_safe_name, walk_python
 from triage.codec import clean, from_json, to_json
 from triage.errors import CaptureError
+from triage.loop.rehearsal_files import read_rehearsals, write_rehearsals
 from triage.loop.toml import write_toml
-from triage.model import SCHEMA, CaptureMeta, Facts, JsonValue, Launch, ModelConfig
+from triage.model import SCHEMA, CaptureMeta, Facts, JsonValue, Launch, ModelConfig, Rehearsal
 from triage.protocols import Capture, SourceTree
 
 MAX_TOML = 20_000_000  # bytes
 MAX_MODEL = 20_000_000
 MAX_MODELS = 50
+MAX_REHEARSALS = 100_000_000
 MAX_SOURCE = 400_000_000  # all files together
 MAX_SOURCE_FILES = 50_000
+
+_REHEARSALS = "rehearsals.json"
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ def save_capture(capture: Capture, directory: Path) -> None:
     models = [_Model(clean(m.path), _model_file(i), m.files) for i, m in enumerate(capture.models[:MAX_MODELS])]
     for model, stored in zip(capture.models, models, strict=False):
         files[stored.file] = clean(model.text).encode()
+    if capture.rehearsals:
+        files[_REHEARSALS] = write_rehearsals(capture.rehearsals)
     listings = tuple(_Folder(folder, names) for folder, names in sorted(tree.listings.items())) if tree else ()
     index = _Index(capture.facts, capture.launch, tuple(models), listings)
     table: dict[str, JsonValue] = {"schema": SCHEMA}
@@ -110,7 +117,10 @@ def load_capture(directory: Path) -> Capture:
         text = _read_plain(directory, model.file, MAX_MODEL).decode("utf-8", "replace")
         models.append(ModelConfig(model.path, text, model.files))
     source = _load_source(directory, index.listings)
-    return Capture(meta, index.launch, index.facts, log.data, source, tuple(models), log.gaps)
+    rehearsals: tuple[Rehearsal, ...] = ()
+    if (directory / _REHEARSALS).exists():
+        rehearsals = read_rehearsals(_read_plain(directory, _REHEARSALS, MAX_REHEARSALS), str(directory / _REHEARSALS))
+    return Capture(meta, index.launch, index.facts, log.data, source, tuple(models), log.gaps, rehearsals)
 
 
 def _model_file(number: int) -> str:

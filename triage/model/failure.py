@@ -30,9 +30,9 @@ class Log:
 
 @dataclass(frozen=True)
 class LogGap:
-    """Where part of a log was left out: what follows byte `offset` of the kept part is raw line `line`."""
+    """Where part of a log was left out: what follows the first `kept` lines of the rest is raw line `line`."""
 
-    offset: int
+    kept: int
     line: int
     note: str
 
