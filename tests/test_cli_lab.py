@@ -80,7 +80,7 @@ def test_a_failed_unit_becomes_healthy_and_undo_restores_it(operator: Operator) 
 def test_replay_of_what_was_captured_over_ssh(operator: Operator, tmp_path: Path) -> None:
     directory = tmp_path / "capture"
     assert operator.triage("capture", "--unit", UNIT, "-o", str(directory)).returncode == 0
-    live = operator.triage("run", "--unit", UNIT, "--dry-run", "--json")
+    live = operator.triage("run", "--unit", UNIT, "--dry-run", "--no-rehearsal", "--json")
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     replayed = subprocess.run([*TRIAGE, "replay", str(directory), "--json"], cwd=ROOT, env=env, capture_output=True, timeout=120)
     assert replayed.returncode == 0, replayed.stderr.decode()

@@ -145,7 +145,7 @@ def test_a_yes_at_the_prompt_applies_and_a_no_does_not(place: Place) -> None:
 
 
 def test_replay_of_a_capture_gives_what_the_live_run_gave(place: Place) -> None:
-    live = place.triage("run", *place.target, "--dry-run", "--json")
+    live = place.triage("run", *place.target, "--dry-run", "--no-rehearsal", "--json")
     directory = place.folder / "capture"
     done = place.triage("capture", *place.target, "-o", str(directory))
     assert (done.returncode, done.stdout.decode()) == (0, f"{directory}\n"), done.stderr.decode()

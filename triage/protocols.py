@@ -130,7 +130,9 @@ class RehearsalNames:
     network_errors: tuple[str, ...] = ()  # dotted exceptions (patterns) that mean that the network was needed
     warm: tuple[str, ...] = ()  # modules (patterns) that may be imported once for all launches
     busy: str | None = None  # dotted function without arguments: true where a device is in use, which a fork would break
-    positional: str | None = None  # the flag that a leading word without one stands for
+    # last word of the entry -> dotted functions that take the words of the command line and give, in a tuple, the list that is
+    # parsed; absent ones are left out
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,26 @@ def test_the_report_names_the_failing_line_of_the_installed_source(
         assert any(e["kind"] == "source" for e in found["cause"]["evidence"])
     assert found["cause"]["constraints"] or found["failure"]["kind"] == "usage"
     assert found["patches"][0]["why"]
+    assert found["patches"][0]["certainty"] == "rehearsed"
+    said = [e["text"] for e in found["cause"]["evidence"] if e["kind"] == "rehearsal"]
+    assert "refuses the launch as typed" in said[0], said
+
+
+@pytest.mark.parametrize("name", ["e1-0.5.11", "n1-0.5.23"])
+def test_check_before_the_first_start_foresees_what_the_host_then_confirms(
+    repaired: dict[str, Repaired], real_lab: LabHost, tmp_path: Path, name: str
+) -> None:
+    """A unit that was never started: no log, no failure yet."""
+    launch = repaired[name].launch
+    unit = f"sg-before-{name.replace('.', '-')}.service"
+    real_lab.write(f"{SYSTEM}/{unit}", unit_text(launch.version, launch.args))
+    real_lab.run("systemctl", "daemon-reload")
+    done = Person(real_lab, tmp_path / "state").on_host("check", "--unit", unit, "--json")
+    assert done.code == 1, done.text
+    assert (done.json["outcome"], done.json["rehearsed"], done.json["patches"][0]["certainty"]) == ("patch", "fails", "rehearsed")
+    assert done.json["failure"]["line"] == repaired[name].done.json["failure"]["line"]
+    assert done.json["failures"][-1]["patches"], "the chain ends in a launch that passes"
+    assert show_unit(real_lab, unit)["ActiveState"] == "inactive"
 
 
 @pytest.mark.parametrize("form", ["text", "md", "html", "json"])

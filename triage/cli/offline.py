@@ -10,7 +10,7 @@ from triage.cli.console import get_width, wants_colour, write_progress, write_re
 from triage.cli.given import build_capture
 from triage.cli.outcome import exit_code
 from triage.errors import UsageError
-from triage.model import Diagnosis
+from triage.model import Diagnosis, Patch
 from triage.protocols import Capture, EngineProfile
 from triage.report import FormatName, Subject, render_report
 
@@ -79,7 +79,16 @@ def recall_diagnosis(capture: Capture, profile: EngineProfile) -> Diagnosis:
     def make(capture: Capture) -> Diagnosis:
         from triage.analysis.diagnose import diagnose  # wrong usage and an answer from the cache do not wait for it
 
-        return diagnose(capture, profile)
+        diagnosis = diagnose(capture, profile)
+        if not capture.rehearsals:
+            return diagnosis
+        from triage.loop.rehearsal_files import answer_from
+        from triage.loop.settle import settle_patches
+
+        def again(capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...]) -> Diagnosis:
+            return diagnose(capture, profile, tried, lessons)
+
+        return settle_patches(capture, diagnosis, again, answer_from(capture.rehearsals)).diagnosis
 
     return recall_answer(Diagnosis, capture, profile, make)
 

@@ -167,7 +167,8 @@ class _Loop:
         diagnosis = replace(diagnosis, patches=tuple(fold_patches(standing, p) for p in diagnosis.patches))
         if self._rehearse is not None and diagnosis.patches:
             self._observer.phase("rehearsing the patches", time.monotonic() - self._begun)
-            diagnosis = settle_patches(capture, diagnosis, self._diagnose, self._rehearse, tried, standing=standing).diagnosis
+            settled = settle_patches(capture, diagnosis, self._diagnose, self._rehearse, tried, standing=standing)
+            diagnosis, capture = settled.diagnosis, replace(capture, rehearsals=settled.rehearsals)
         self._observer.diagnosed(diagnosis)
         return capture, diagnosis
 
