@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.engines.facts import build_facts
+from triage.engines.hub import read_cached_config
 from triage.engines.probes import FACTS, LOCATE, build_probe, read_answer
 from triage.engines.rehearsal import Interpreter, build_rehearsal
 from triage.errors import CommandTimeout, EngineError, FileError
@@ -127,13 +128,19 @@ class ProfileEngine:
         return build_facts(answer, install, launch.env.get("CUDA_VISIBLE_DEVICES"))
 
     def read_model_configs(self, host: Host, launch: Launch) -> tuple[ModelConfig, ...]:
-        """The config.json of each local folder that a model flag names, with the folder's names; unreadable ones are left out."""
+        """The config.json of each model that a model flag names: of a local folder with the folder's names, of a name on the
+        hub as the host's cache holds it; what cannot be read is left out."""
+        revisions = self.typed_values(launch, "revision")
         found: list[ModelConfig] = []
         for path in self.model_paths(launch):
             folder = posixpath.join(launch.cwd or "/", path)
             try:
                 data = host.read_file(posixpath.join(folder, "config.json"), max_bytes=MAX_MODEL_CONFIG)
             except FileError:
+                wanted = revisions[-1] if revisions and path in self.typed_values(launch, self._profile.model_field) else "main"
+                text = read_cached_config(host, launch, path, wanted, MAX_MODEL_CONFIG)
+                if text is not None and self._list_folder(host, folder) is None:
+                    found.append(ModelConfig(path, text))
                 continue
             found.append(ModelConfig(path, data.decode("utf-8", "replace"), self._list_folder(host, folder)))
         return tuple(found)
