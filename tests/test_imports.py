@@ -51,7 +51,7 @@ BROAD = {
     "engines/rehearsal/judge.py": "what the target's validation raises is the answer",
 }
 # Programs that are sent to the host and run there: never imported here.
-SENT = tuple(f"engines/rehearsal/{name}.py" for name in ("guard", "judge", "pipes", "supervise", "tree", "typed"))
+SENT = tuple(f"engines/rehearsal/{name}.py" for name in ("errors", "guard", "judge", "pipes", "supervise", "tree", "typed"))
 # other ways to start a process or to run what is only to be read
 FORBIDDEN_CALLS = {"eval", "exec", "__import__", "os.system", "os.popen", "os.fork", "importlib.import_module", "runpy.run_path"}
 

@@ -46,7 +46,7 @@ _OPTIONAL = [
     "plugin_variables",
     "rehearsal",
 ]
-_REHEARSAL = ("imports", "first", "environment", "caches", "network_errors", "warm", "busy", "positional")
+_REHEARSAL = ("imports", "first", "environment", "caches", "network_errors", "warm", "busy", "words")
 
 
 def data_root() -> Path:
@@ -224,11 +224,15 @@ class _Reader:
         busy = table.get("busy")
         if busy is not None:
             busy = self.check_dotted("rehearsal.busy", self.check_text("rehearsal.busy", busy))
-        positional = table.get("positional")
-        if positional is not None:
-            positional = self.check_text("rehearsal.positional", positional)
+        given = table.get("words", {})
+        if not isinstance(given, dict):
+            raise self.fail("rehearsal.words", "must be a table of lists")
+        words = {word: self.check_texts(f"rehearsal.words.{word}", calls, needed=True) for word, calls in given.items()}
+        for word, calls in words.items():
+            for name in calls:
+                self.check_dotted(f"rehearsal.words.{word}", name)
         environment = self.check_reasons("rehearsal.environment", table.get("environment", {}))
-        return RehearsalNames(**lists, environment=environment, busy=busy, positional=positional)
+        return RehearsalNames(**lists, environment=environment, busy=busy, words=words)
 
     def reasons(self, key: str) -> dict[str, str]:
         return self.check_reasons(key, self._table.get(key, {}))

@@ -52,13 +52,17 @@ def rehearse_launches(
         return Rehearsal()
     if len(launches) > limits.launches:
         return Rehearsal(problem=f"{len(launches)} launches at once are more than the {limits.launches} that are judged at once")
+    hidden: frozenset[str] = frozenset()
     try:
-        launch = service.reveal_launch()
         hidden = service.read_secrets() | _edited_secrets(launches, engine)
-        batch = _Batch(host, service, engine, launch, tuple(tuple(edits) for edits in launches), frozenset(hidden), limits)
+        launch = service.reveal_launch()
+        batch = _Batch(host, service, engine, launch, tuple(tuple(edits) for edits in launches), hidden, limits)
         found = batch.run()
     except TriageError as error:
-        return Rehearsal(problem=str(error), hint=error.hint, seconds=time.monotonic() - begun)
+        # the seam's words may quote the command, which is unmasked here
+        return Rehearsal(
+            problem=mask_text(str(error), hidden), hint=mask_text(error.hint, hidden), seconds=time.monotonic() - begun
+        )
     return replace(found, seconds=time.monotonic() - begun)
 
 
@@ -132,9 +136,6 @@ class _Batch:
             args = list(edit_args(self.launch.args, edits))
         except ValueError as error:
             return str(error)
-        flag = self.engine.profile.rehearsal.positional
-        if flag is not None and args and not args[0].startswith("-"):
-            args.insert(0, flag)
         return {"args": list(args), "env": {e.name: e.new for e in edits if e.action == "env"}}
 
     def _run_as_root(self, command: Command) -> CommandResult:

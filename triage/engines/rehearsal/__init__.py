@@ -22,7 +22,7 @@ MAX_OUTPUT = 64 * 1024 * 1024
 SAID = "triage-rehearsal: "  # begins the line of stderr where the launch's user, folder or interpreter cannot be had
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MODULES = ("guard", "tree", "pipes", "typed", "judge", "supervise")  # each imports only earlier ones
+_MODULES = ("guard", "tree", "pipes", "typed", "errors", "judge", "supervise")  # each imports only earlier ones
 
 # $1 user or empty, $2 folder or empty, $3 "-i" or empty, $4 the next script, then the interpreter and its options.
 _STEP_DOWN = """
@@ -101,7 +101,7 @@ def build_rehearsal(
     """
     words = (found.python, "-B", *found.options, "-")
     module, rest = split_program(launch.entry, start)
-    full: dict[str, JsonValue] = {**order, "names": _names(profile), "module": module, "words": list(rest)}
+    full: dict[str, JsonValue] = {**order, "names": _names(profile, launch.entry[-1]), "module": module, "words": list(rest)}
     full["forked"] = list(profile.environment_prefixes)
     sources: list[JsonValue] = [[name, Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")] for name in _MODULES]
     payload: dict[str, JsonValue] = {"sources": sources, "data": full, "boot": _BOOT, "python": list(words)}
@@ -127,7 +127,7 @@ def _quote(value: str) -> str:
     return "'" + value.replace("'", "'\"'\"'").replace("\n", "'\"$_triage_n\"'") + "'"
 
 
-def _names(profile: EngineProfile) -> JsonValue:
+def _names(profile: EngineProfile, last_word: str) -> JsonValue:
     names = profile.rehearsal
     return {
         "stages": [[s.call, s.unless_field] for s in profile.stages],
@@ -141,4 +141,5 @@ def _names(profile: EngineProfile) -> JsonValue:
         "network_errors": list(names.network_errors),
         "warm": list(names.warm),
         "busy": names.busy,
+        "words": list(names.words.get(last_word, ())),
     }

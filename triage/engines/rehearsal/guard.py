@@ -52,7 +52,6 @@ class Guard:
         self.folder = os.path.realpath(folder) + os.sep
         self.running = running
         self.events: list[str] = []
-        self.network = False  # something was refused for want of the network
         self.made: set[str] = set()  # folders that were only said to be made
         self.open = False  # while the guard itself acts
 
@@ -93,12 +92,10 @@ class Guard:
         elif event == "socket.bind":
             self._check_bind(given[0], given[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname") and not _is_local_name(given[0]):
-            self.network = True
             self.note(f"it was kept from looking up the name {_text(given[0])!r}")
             raise RefusedName(socket.EAI_AGAIN, f"a rehearsal looks up no name: {_text(given[0])!r}")
 
     def refuse_network(self, what: str) -> None:
-        self.network = True
         self.note(f"it was kept from the network: {what}")
         raise Refused(errno.ENETUNREACH, f"a rehearsal has no network: {what}")
 

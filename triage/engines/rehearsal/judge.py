@@ -17,10 +17,10 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from triage.engines.rehearsal.errors import describe_error, flush_streams, is_of_parser, list_chain, print_error, write_text
 from triage.engines.rehearsal.guard import Guard, Refused
 from triage.engines.rehearsal.tree import die_with_parent
 from triage.engines.rehearsal.typed import typed_names
@@ -44,13 +44,13 @@ def serve(data: dict[str, Any], requests: int, replies: int, answers: list[int],
     ready = judge.prepare()
     _send(replies, data["nonce"], ready)
     if "failed" in ready:
-        _flush()
+        flush_streams()
         os._exit(1)
     for line in os.fdopen(requests, "rb", buffering=0):
         word, number = line.split()
         if word == b"judge":
             at = int(number)
-            _flush()
+            flush_streams()
             child = os.fork()
             if child == 0:
                 judge.answer(at, answers, outputs)
@@ -83,12 +83,12 @@ class _Judge:
         with _watch_environment(set(self.data["watched"]), read):
             error = _attempt(self._import_all)
         if error is not None:
-            _print_error(error)
-            return {"failed": self._find_refused(error) or _describe(error), "notes": self.guard.events}
+            print_error(error, _OURS)
+            return {"failed": self._find_refused(error) or describe_error(error), "notes": self.guard.events}
         self.known = set(sys.modules)
         gc.collect()
         gc.freeze()
-        return {"read": sorted(read), "busy": self._is_busy(), "notes": self.guard.events, "network": self.guard.network}
+        return {"read": sorted(read), "busy": self._is_busy(), "notes": self.guard.events}
 
     def _import_all(self) -> None:
         self.program = self._find_program()
@@ -134,7 +134,7 @@ class _Judge:
         for name in names:
             with contextlib.suppress(Exception, SystemExit):
                 importlib.import_module(name)
-        _flush()
+        flush_streams()
         os.dup2(saved[0], 1)
         os.dup2(saved[1], 2)
         for number in (*saved, nothing):
@@ -163,7 +163,6 @@ class _Judge:
             folder = os.path.join(self.data["folder"], "tmp", str(at))
             os.makedirs(folder, exist_ok=True)
             self.guard.events.clear()
-            self.guard.network = False
             for name, value in {"TMPDIR": folder, **launch["env"]}.items():
                 if value is None:
                     os.environ.pop(name, None)
@@ -172,8 +171,8 @@ class _Judge:
             if "tempfile" in sys.modules:
                 sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
             verdict = self._judge(launch["args"])
-            _flush()
-            verdict["notes"], verdict["network"] = self.guard.events, self.guard.network
+            flush_streams()
+            verdict["notes"] = self.guard.events
             send(verdict)
             if self.record is not None:
                 send({"settings": self._read_settings(self.record)})
@@ -193,10 +192,13 @@ class _Judge:
 
     def _run(self, args: list[str]) -> None:
         for call in self.names["first"]:
-            module, _, name = call.rpartition(".")
-            function = getattr(_import_where_there(module), name, None)
+            function = _find_where_there(call)
             if function is not None:
                 function()
+        for call in self.names["words"]:
+            function = _find_where_there(call)
+            if function is not None:
+                args = next(part for part in function(list(args)) if isinstance(part, list))
         first, *rest = self.names["stages"]
         module, _, name = first[0].rpartition(".")
         self.record = record = getattr(importlib.import_module(module), name)(list(args))
@@ -206,20 +208,20 @@ class _Judge:
                 method()
 
     def _tell(self, error: BaseException) -> dict[str, Any]:
-        answer: dict[str, Any] = {"outcome": "fails", "why": _describe(error), "code": 1}
+        answer: dict[str, Any] = {"outcome": "fails", "why": describe_error(error), "code": 1}
         if self.record is None:
             self.record = self._find_record(error)
         if isinstance(error, SystemExit):
             given = error.code
             answer["code"] = given if isinstance(given, int) else 0 if given is None else 1
             if given is not None and not isinstance(given, int):
-                _write(f"{given}\n")
+                write_text(f"{given}\n")
             if answer["code"] == 0:
                 return {**answer, "outcome": "exit"}
-            if answer["code"] == 2 and _is_of_parser(error):
+            if answer["code"] == 2 and is_of_parser(error):
                 answer["outcome"] = "usage"
         else:
-            _print_error(error)
+            print_error(error, _OURS)
         refused = self._find_refused(error)
         if refused:
             return {**answer, "outcome": "offline", "why": refused}
@@ -237,12 +239,12 @@ class _Judge:
 
     def _find_refused(self, error: BaseException) -> str:
         """Why nothing is known of the launch: the exception, or one that it came from, is for want of what a rehearsal lacks."""
-        for one in _chain(error):
+        for one in list_chain(error):
             if isinstance(one, Refused):
-                return _describe(one)
+                return describe_error(one)
             kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(one).__mro__]
             if any(fnmatch.fnmatchcase(kind, wanted) for kind in kinds for wanted in self.names["network_errors"]):
-                return f"it needs the network: {_describe(one)}"
+                return f"it needs the network: {describe_error(one)}"
         return ""
 
     @contextlib.contextmanager
@@ -316,19 +318,6 @@ def _send(out: int, nonce: str, value: dict[str, Any]) -> None:
         data = data[os.write(out, data) :]
 
 
-def _write(text: str) -> None:
-    _flush()
-    data = text.encode("utf-8", "backslashreplace")
-    while data:
-        data = data[os.write(2, data) :]
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-
-
 def _import_where_there(name: str) -> Any:
     """The module, None where the release has none; one that fails to import another is a failure."""
     try:
@@ -339,43 +328,9 @@ def _import_where_there(name: str) -> Any:
         raise
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and all that it came from."""
-    todo: list[BaseException] = [error]
-    seen: set[int] = set()
-    while todo and len(seen) < 50:
-        one = todo.pop(0)
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            todo += [e for e in (one.__cause__, one.__context__) if e is not None]
-
-
-def _describe(error: BaseException) -> str:
-    lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
-    return (lines[-1] if isinstance(error, SyntaxError) and lines else lines[0] if lines else type(error).__name__)[:1000]
-
-
-def _is_of_parser(error: BaseException) -> bool:
-    trace, name = error.__traceback__, ""
-    while trace is not None:
-        name, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
-    return name == "argparse"
-
-
-def _print_error(error: BaseException) -> None:
-    """As the interpreter prints it, without the frames of this program."""
-    shown = traceback.TracebackException(type(error), error, error.__traceback__)
-    todo: list[Any] = [shown]
-    seen: set[int] = set()
-    while todo:
-        one = todo.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        one.stack[:] = [f for f in one.stack if f.filename != _OURS and not f.filename.startswith("<frozen importlib")]
-        todo += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
-    _write("".join(shown.format()))
+def _find_where_there(call: str) -> Any:
+    module, _, name = call.rpartition(".")
+    return getattr(_import_where_there(module), name, None)
 
 
 @contextlib.contextmanager
