@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from triage.analysis.tracebacks import Traceback, parse_tracebacks
+from triage.analysis.gathering import is_error_line
+from triage.analysis.tracebacks import Traceback, parse_dump, parse_tracebacks
 from triage.model import FailureKind, Frame, Log, LogRecord, Raised
 
 READY_MARKS = ("The server is fired up and ready to roll!", "Application startup complete")
+_DUMP_RECORDS = 200  # of a fault handler's dump, one for each thread
 _HEAD_CHARS = 4096  # patterns look at this much of a record
 
 _USAGE_ERROR = re.compile(r"^(?P<prog>[^\s:][^:\n]{0,120}): error: ", re.MULTILINE)
@@ -43,6 +45,7 @@ _CHILD_DIED = re.compile(
 )
 _EXIT_CODE = re.compile(r"[Ee]xit code:? (?P<code>-?\d{1,5})")
 _COLLECTIVE_TIMEOUT = re.compile(r"Watchdog caught collective operation timeout")
+_C_CHECK = re.compile(r"Failed: (?:Cuda|CUDA|HIP|NCCL) error ")  # printed by a library's C++ that then exits
 _BIND = re.compile(
     r"\[Errno \d+\] (?:error while attempting to bind on address|Address already in use)|address already in use", re.I
 )
@@ -110,6 +113,9 @@ class Event:
     fatal: bool = False  # by its form: the process that printed it ends
     main: bool = False  # ends the launcher itself, so that what follows is another run
     warned: bool = False  # logged below error level, or with words of going on
+    bare: bool = False  # an exception's own line without a traceback
+    dumps: bool = False  # the interpreter's fault handler prints the threads' frames after it
+    shell: bool = False  # a shell's word for a death, which may be the server's own kill of what was left
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,9 @@ def collect_events(log: Log, package: str, fatal_marks: tuple[str, ...]) -> tupl
         if tracebacks:
             events += [_exception_event(traceback, record, index, fatal_marks) for traceback in tracebacks]
         else:
-            event = _usage_event(record, index) or _death_event(record, index, head)
+            event = _usage_event(record, index) or _death_event(record, index, head) or _bare_event(record, index)
             if event is not None:
-                events.append(event)
+                events.append(_add_dump(event, log, package) if event.dumps else event)
     return tuple(events), Marks(tuple(ready), tuple(served), tuple(fatal), tuple(ended), tuple(starts))
 
 
@@ -180,8 +186,8 @@ def _exception_event(traceback: Traceback, record: LogRecord, index: int, fatal_
         exception=raised.exception or None,
         message=raised.message,
         index=index,
-        first=min([raised.first, *(r.first for r in traceback.chain)]),
-        last=raised.last,
+        first=min(min(r.first, r.last) for r in (raised, *traceback.chain)),
+        last=max(max(r.first, r.last) for r in (raised, *traceback.chain)),
         role=_role(raised, traceback),
         rank=raised.rank,
         frames=frames,
@@ -224,7 +230,9 @@ def _usage_event(record: LogRecord, index: int) -> Event | None:
 def _death_event(record: LogRecord, index: int, head: str) -> Event | None:
     def event(kind: FailureKind, role: str, signal: int | None = None, message: str = "", exception: str | None = None) -> Event:
         text = message or head.split("\n", 1)[0].strip()
-        return Event(kind, exception, text, index, record.first, record.last, role, record.rank, signal=signal, fatal=True)
+        dumps, shell = bool(_FATAL_PYTHON.match(head)), bool(_SHELL_DEATH.match(head))
+        where = (index, record.first, record.last, role, record.rank)
+        return Event(kind, exception, text, *where, signal=signal, fatal=True, dumps=dumps, shell=shell)
 
     if _OOM_KILLER.search(head):
         return event("signal", "root", signals.SIGKILL)
@@ -252,6 +260,30 @@ def _death_event(record: LogRecord, index: int, head: str) -> Event | None:
         return event("signal", "follow_up", -int(match["code"]))
     if _COLLECTIVE_TIMEOUT.search(head) and _PEER.match(head):
         return event("timeout", "follow_up")
+    if _C_CHECK.match(head):
+        return event("exit", "root")
     if _BIND.search(head) and record.level in ("ERROR", "CRITICAL"):
         return event("exit", "root")
     return None
+
+
+def _bare_event(record: LogRecord, index: int) -> Event | None:
+    """An exception's own line where its traceback is not in the log."""
+    name, _, message = record.text.partition(":")
+    if record.stamp is not None or not is_error_line(record.text.split("\n", 1)[0]):
+        return None
+    raised = Raised(name.split("\n", 1)[0].strip(), message.strip(), (), record.first, record.last, record.rank)
+    role = _role(raised, Traceback(raised))
+    where = (raised.exception, raised.message, index, record.first, record.last, role, record.rank)
+    return Event("exception", *where, signal=_exit_signal(raised.message), bare=True)
+
+
+def _add_dump(event: Event, log: Log, package: str) -> Event:
+    """The event with the frames of the thread in which it happened, as dumped after it."""
+    for record in log.records[event.index : event.index + _DUMP_RECORDS]:
+        frames = parse_dump(record, package)
+        if frames and ("Current thread" in record.text[:200] or event.frames == ()):
+            event = replace(event, frames=frames, last=max(event.last, record.last))
+            if "Current thread" in record.text[:200]:
+                break
+    return event

@@ -14,6 +14,7 @@ _MESSAGE_CHARS = 4000
 _ASIDE_ENDS = 20
 _RUNNING = ("active", "activating", "reloading")
 _STOP_SIGNALS = (2, 15)  # how a person or a manager stops a server on purpose
+_COMPLAINT = re.compile(r"\b(?:[Ee]rror|ERROR|[Ff]ail(?:ed|ure)|[Ff]atal|FATAL|[Cc]annot|[Uu]nable|[Nn]o such|[Dd]enied)\b")
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
 
@@ -51,14 +52,18 @@ def find_failure(
             open_events.append(event)
         if why and not sure and event.role == "root":
             doubtful.append(event)
+    if marks.fatal:
+        open_events = [replace(e, role="noise") if e.shell and e.index > marks.fatal[0] else e for e in open_events]
     died = run.dead or bool(marks.fatal or marks.ended) or any(event.fatal for event in open_events)
     stopped = exit.signal in _STOP_SIGNALS and active != "failed"
     roots = [event for event in open_events if event.role == "root"]
+    roots = [event for event in roots if not event.bare] or roots
     if roots:
         return _make_failure(roots, open_events, aside)
     if not died or stopped:
         return None
     follow_ups = [event for event in open_events if event.role == "follow_up"]
+    follow_ups = [event for event in follow_ups if not event.bare] or follow_ups
     if follow_ups:
         return _make_failure(follow_ups, open_events, aside)
     if doubtful:
@@ -173,7 +178,13 @@ def _last_ordinary(log: Log, start: int, end: int, events: frozenset[int]) -> di
 def _make_failure(candidates: Sequence[Event], open_events: Sequence[Event], aside: Sequence[SetAside]) -> Failure:
     chosen = candidates[0]
     if chosen.role == "follow_up":
+        told = chosen
         chosen = next((event for event in candidates if event.signal is not None), chosen)
+        if told.kind == "timeout":
+            chosen = replace(chosen, first=min(told.first, chosen.first))
+        elif told is not chosen and told.kind in ("exit", "signal") and not told.frames:  # one death in two records
+            chosen = replace(chosen, message=f"{told.message}\n{chosen.message}", first=min(told.first, chosen.first))
+            open_events = [event for event in open_events if event is not told]
     same = [event for event in open_events if _signature(event) == _signature(chosen)]
     others = [event for event in open_events if _signature(event) != _signature(chosen)]
     later = [*aside, *(_set_aside(event, _why_after(event, chosen)) for event in others)]
@@ -215,9 +226,12 @@ def _bare_failure(log: Log, start: int, end: int, marks: Marks, exit: ExitStatus
     """A death that printed no traceback: what was said last, with the status."""
     records = [r for r in log.records[start:end] if not is_manager_line(r.text)]
     bad = [r for r in records if r.level in ("ERROR", "CRITICAL") and not is_shutdown_line(r.text)]
-    bare = [_without_stamped_line(r) for r in records[-1:] if r.stamp is None or "\n" in r.text]
+    bare = [
+        _without_stamped_line(r) for r in records[-1:] if (r.stamp is None or "\n" in r.text) and not is_shutdown_line(r.text)
+    ]
     fatal = [log.records[index] for index in marks.fatal]
-    said = next(iter([*bare, *bad[-1:], *fatal[:1]]), None)
+    told = [r for r in fatal if not is_shutdown_line(r.text)]
+    said = next(iter([*told[:1], *_find_complaint(records), *bare, *bad[-1:], *fatal[:1]]), None)
     signal = exit.signal
     if signal is None and exit.code is not None and 128 < exit.code < 160:
         signal = exit.code - 128  # how shells and containers report a signal
@@ -231,6 +245,16 @@ def _bare_failure(log: Log, start: int, end: int, marks: Marks, exit: ExitStatus
         signal=signal,
         set_aside=_order(aside),
     )
+
+
+def _find_complaint(records: Sequence[LogRecord]) -> list[LogRecord]:
+    """The first bare line that tells of an error after the last message of a logger that goes on; [] where there is none."""
+    ordinary = [
+        i for i, r in enumerate(records) if r.stamp is not None and r.level in ("INFO", "DEBUG") and not is_shutdown_line(r.text)
+    ]
+    after = records[ordinary[-1] if ordinary else 0 :]
+    lines = [_without_stamped_line(r) for r in after if r.stamp is None or "\n" in r.text]
+    return [r for r in lines if _COMPLAINT.search(r.text[:2000]) and not is_shutdown_line(r.text)][:1]
 
 
 def _without_stamped_line(record: LogRecord) -> LogRecord:

@@ -12,6 +12,9 @@ from triage.model import LogRecord
 _RECORD_LINES, _RECORD_CHARS = 5000, 1_000_000
 _EXCEPTION_LINE = re.compile(r"[A-Za-z_][\w.<>]{0,200}(?:\[[\w., ]{0,80}\])?(?::(?: |$)|$)")
 _ERROR_NAME = re.compile(r"[\w.<>]{0,200}(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Group)\b")
+_BARE_ERROR = re.compile(
+    r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Interrupt|Timeout|OutOfResources?)(?::(?: |$)|$)"
+)
 _USAGE_ERROR = re.compile(r"[^\s:][^:]{0,120}: error: ")
 # A bare line that begins a record of its own, whatever stood before.
 _FRESH = re.compile(
@@ -77,7 +80,11 @@ class _Open:
             self.stamped_frames = self.stamped_frames or stamped
         elif text.startswith("usage: "):
             self.phase = "usage"
-        elif (self.phase == "usage" and _USAGE_ERROR.match(text)) or (self.phase == "frames" and bare and self.ends_frames(text)):
+        elif (
+            (self.phase == "text" and len(self.lines) == 1 and self.stamp is None and is_error_line(text))
+            or (self.phase == "usage" and _USAGE_ERROR.match(text))
+            or (self.phase == "frames" and bare and self.ends_frames(text))
+        ):
             self.phase = "message"
 
     def ends_frames(self, text: str) -> bool:
@@ -108,8 +115,8 @@ class _Open:
         if self.phase == "frames":
             if text.startswith((" ", "|")) or is_file_line(text.strip()):
                 return True
-            if self.flat and self.after_file <= 1:
-                return True
+            if self.after_file <= 1 and (self.flat or not _FRESH.match(text)):
+                return True  # a source line that lost its indentation
             return self.ends_frames(text)
         if text.strip() in CHAIN_PHRASES:
             return True
@@ -179,11 +186,17 @@ def _finish_record(record: _Open) -> LogRecord:
         record.numbers.pop()
     text = "\n".join(record.lines).rstrip()
     level = record.level or next((name for name, pattern in _LEVEL_WORDS if pattern.match(text)), "INFO")
-    first, last = record.numbers[0], record.numbers[-1]
-    lines = () if last - first == len(record.numbers) - 1 else tuple(record.numbers)
+    first, last = min(record.numbers), max(record.numbers)
+    follow = last - first == len(record.numbers) - 1 and record.numbers[0] == first
+    lines = () if follow else tuple(record.numbers)
     return LogRecord(text, first, last, record.rank, level, record.stamp, lines)
 
 
 def is_file_line(text: str) -> bool:
     """Whether a line (stripped) is the first line of a traceback's frame."""
     return text.startswith(('File "', '| File "')) and '", line ' in text
+
+
+def is_error_line(text: str) -> bool:
+    """Whether a line is what Python prints of an exception itself, whether or not a traceback stands above."""
+    return bool(_BARE_ERROR.match(text))

@@ -17,6 +17,7 @@ CHAIN_PHRASES = (
 MAX_FRAMES = 2000
 
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]{1,4096})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,500}))?\s*$')
+_DUMPED = re.compile(r'\s*File "(?P<path>[^"]{1,4096})", line (?P<line>\d{1,9}) in (?P<function>.{1,500})$')
 _EXCEPTION = re.compile(r"(?P<name>[A-Za-z_][\w.<>]{0,200}(?:\[[\w., ]{0,80}\])?)(?::(?: (?P<message>.*))?)?$", re.DOTALL)
 _ERROR_NAME = re.compile(r"(?:[\w<>]{1,80}\.){0,12}\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Group)(?::|$)")
 _NOT_SOURCE = re.compile(r"\s*(?:[\^~ ]+|\.\.\.<\d+ lines?>\.\.\.|\[Previous line repeated \d+ more times?\])$")
@@ -48,6 +49,15 @@ def parse_tracebacks(record: LogRecord, package: str) -> tuple[Traceback, ...]:
     numbers = record.lines or range(record.first, record.first + len(texts))
     lines = [_Numbered(number, text) for number, text in zip(numbers, texts, strict=False)]
     return _Parser(lines, record.rank, package).parse()
+
+
+def parse_dump(record: LogRecord, package: str) -> tuple[Frame, ...]:
+    """The frames of one thread as the interpreter's fault handler prints them, outermost first; () for another record."""
+    if "(most recent call first)" not in record.text[:200]:
+        return ()
+    found = [match for line in record.text.split("\n")[:MAX_FRAMES] if (match := _DUMPED.match(line))]
+    frames = [Frame(m["path"], int(m["line"]), m["function"], "", relative_file(m["path"], package)) for m in found]
+    return tuple(reversed(frames))
 
 
 def relative_file(path: str, package: str) -> str | None:
@@ -152,7 +162,7 @@ class _Parser:
             text = self._lines[position].text
             match = _FRAME.match(text)
             if match:
-                flat = flat or not text.startswith(" ")
+                flat = flat or not text.startswith(" ") or self._is_shifted(position + 1)
                 if len(frames) < MAX_FRAMES:
                     frames.append(self._frame(match, self._source_line(position + 1, flat)))
                 if flat and self._source_line(position + 1, flat):
@@ -169,6 +179,12 @@ class _Parser:
             return Raised("", "", tuple(frames), first, self._lines[position - 1].number, self._rank), False, position
         message, position, last = self._message(matched.group("message") or "", position + 1)
         return Raised(matched.group("name"), message, tuple(frames), first, last, self._rank), True, position
+
+    def _is_shifted(self, position: int) -> bool:
+        """Whether the source line of an indented frame has lost its indentation."""
+        text = self._lines[position].text if position < len(self._lines) else ""
+        known = text.startswith((" ", "|")) or HEADER in text or text.strip() in CHAIN_PHRASES
+        return bool(text.strip()) and not known and not _EXCEPTION.match(text.rstrip()) and position + 1 < len(self._lines)
 
     def _source_line(self, position: int, flat: bool) -> str:
         """The source text that is printed under a frame, or "" where none is."""

@@ -35,6 +35,7 @@ _ERROR = re.compile(
 )
 _ERROR_LINE = re.compile(r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?:: |$)")
 _SAMPLE = 2000  # lines that tell which layers are common
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3,9}")
 _CARETS = re.compile(r"(?:\s+[\^~]{2,2000}|\s+[\^~])+\s*$")
 _BOLD = re.compile(r"\*\*([A-Za-z]\w{0,60})\*\*")
 _TAG_LOST = re.compile(r'File "[^"]{0,4096}", line \d{1,9}, in\s*$')
@@ -49,7 +50,16 @@ _FILE_EATEN = re.compile(r"(?<=/)(init|main)\.py(?=\")")
 def restore_lines(lines: Sequence[Carried]) -> list[Carried]:
     """The lines as they were written, each with the raw line that it began on."""
     unescaped = [part for line in lines for part in _split_one(line)]
-    return _unmark(_unwrap(unescaped))
+    restored = _unmark(_unwrap(unescaped))
+    return restored[::-1] if _is_reversed(restored) else restored
+
+
+def _is_reversed(lines: Sequence[Carried]) -> bool:
+    """Whether the newest line comes first, as viewers of collected logs give them: by the clock in front of each line."""
+    clocks = [match[0] for line in lines if (match := _CLOCK.search(line.text[:80]))]
+    if len(clocks) < 5 or len(clocks) * 10 < sum(bool(line.text.strip()) for line in lines) * 9 or clocks[0] <= clocks[-1]:
+        return False
+    return all(a >= b for a, b in pairwise(clocks))
 
 
 # ---------------------------------------------------------------- many lines in one

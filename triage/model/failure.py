@@ -90,3 +90,14 @@ class Failure:
         """The innermost frame inside the engine's package, else the innermost frame."""
         inside = [f for f in self.frames if f.file]
         return inside[-1] if inside else (self.frames[-1] if self.frames else None)
+
+    @property
+    def origin(self) -> Raised | None:
+        """The exception of the chain that this one only passes on, its message inside its own; None where it says more."""
+        message, found = self.message, None
+        for raised in self.chain:
+            head = raised.message.strip().split("\n", 1)[0][:40].strip()
+            if len(head) < 8 or head not in message:
+                break
+            message, found = raised.message, raised
+        return found
