@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.events import Event, Marks, collect_events, is_manager_line, is_shutdown_line
+from triage.analysis.phases import find_phases
 from triage.model import ExitStatus, Failure, Frame, Log, LogRecord, SetAside
 
 _MESSAGE_CHARS = 4000
@@ -19,17 +20,30 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
 
 def find_failure(
-    log: Log, exit: ExitStatus, package: str, active: str | None = None, fatal_marks: tuple[str, ...] = ()
+    log: Log,
+    exit: ExitStatus,
+    package: str,
+    active: str | None = None,
+    fatal_marks: tuple[str, ...] = (),
+    phases: Sequence[tuple[str, str]] = (),
 ) -> Failure | None:
     """The failure of the log's last run, or None when that run did not fail (or is not known to have failed).
 
     `active` is the service manager's word ("failed", "active", ...), None when there is none. `fatal_marks` are texts
-    that a dying server prints. The earliest error that no other error explains is taken; the same error on several
-    ranks is one failure. Whether the process died is told by the log, the exit status or the manager: a status of 0
-    after a crash does not make it healthy.
+    that a dying server prints, `phases` the (name, mark) of a start's phases in order. The earliest error that no other
+    error explains is taken; the same error on several ranks is one failure. Whether the process died is told by the log,
+    the exit status or the manager: a status of 0 after a crash does not make it healthy.
     """
     events, marks = collect_events(log, package, fatal_marks)
     start, end = _last_run(log, events, marks)
+    failure = _find_in_run(log, exit, active, (start, end), events, marks)
+    return replace(failure, phases=find_phases(log.records[start:end], phases)) if failure is not None and phases else failure
+
+
+def _find_in_run(
+    log: Log, exit: ExitStatus, active: str | None, run_span: tuple[int, int], events: tuple[Event, ...], marks: Marks
+) -> Failure | None:
+    start, end = run_span
     aside = [_set_aside(event, "from an older run in the same log") for event in events if event.index < start]
     events = tuple(event for event in events if start <= event.index < end)
     marks = _cut_marks(marks, start, end)

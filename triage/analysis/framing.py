@@ -64,7 +64,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("vllm", rf"(?P<level>{_LEVELS}) (?P<clock>\d\d-\d\d {_TIME}) \[?[\w./]{{1,80}}\.py:\d{{1,6}}\] "),
     ("iso", rf"\[?(?P<clock>{_DATE}[ T]{_TIME}{_ZONE})\]?(?: |$)"),
     ("rich", rf"\[(?P<clock>\d\d/\d\d/\d\d {_TIME})\] (?P<level>{_LEVELS}) {{1,8}}"),
-    ("short", rf"\[(?P<clock>\d\d-\d\d {_TIME})\] ?"),
+    ("short", rf"\[(?P<clock>\d\d-\d\d {_TIME})(?P<tags>(?: [A-Za-z_]{{1,24}}=?\d{{1,6}}){{0,8}})\] ?"),
     ("level", rf"(?P<level>{_LEVELS}):(?: {{1,8}}|(?=[\w.]{{1,64}}:))"),
     ("compose", r"(?P<stream>[A-Za-z0-9][\w.-]{0,62}) {0,40}\| ?"),
     ("slurm", r"(?P<stream>\d{1,5}): ?"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from triage.model.base import MASK, SCHEMA, Certainty, FailureKind, JsonValue, OutcomeName
 from triage.model.change import Command, CommandResult, Plan, RemoveFile, RunCommand, Secret, Step, WriteFile
 from triage.model.diagnosis import Cause, Constraint, Diagnosis, Edit, Evidence, Patch, Unknown
-from triage.model.failure import Failure, Frame, Log, LogGap, LogRecord, Raised, SetAside
+from triage.model.failure import Failure, Frame, Log, LogGap, LogRecord, PhaseSpan, Raised, SetAside
 from triage.model.foresight import Foreseen, Foresight
 from triage.model.launch import CaptureMeta, ExitStatus, Facts, Launch, ModelConfig
 from triage.model.lives import Declaration, LaunchValues, LifeEvent, LifeKind, LifeValue, SettingLife
@@ -74,6 +74,7 @@ __all__ = [
     "OutcomeName",
     "Patch",
     "PathCondition",
+    "PhaseSpan",
     "Plan",
     "Raised",
     "Read",

@@ -71,6 +71,15 @@ class SetAside:
 
 
 @dataclass(frozen=True)
+class PhaseSpan:
+    """One phase of a start: the raw log line that shows its beginning, and how long it took where the log's clock tells."""
+
+    name: str
+    line: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Failure:
     """The one failure that matters. For kind "usage", `message` is the parser's error text."""
 
@@ -84,6 +93,7 @@ class Failure:
     last: int | None = None
     signal: int | None = None
     set_aside: tuple[SetAside, ...] = ()
+    phases: tuple[PhaseSpan, ...] = ()  # that the start went through, the last one reached at the end
 
     @property
     def site(self) -> Frame | None:
