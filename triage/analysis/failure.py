@@ -37,7 +37,11 @@ def find_failure(
     events, marks = collect_events(log, package, fatal_marks)
     start, end = _last_run(log, events, marks)
     failure = _find_in_run(log, exit, active, (start, end), events, marks)
-    return replace(failure, phases=find_phases(log.records[start:end], phases)) if failure is not None and phases else failure
+    if failure is None:
+        return None
+    records = log.records[start:end]
+    run = (min(r.first for r in records), max(r.last for r in records)) if records else None
+    return replace(failure, phases=find_phases(records, phases), run=run)
 
 
 def _find_in_run(

@@ -94,6 +94,7 @@ class Failure:
     signal: int | None = None
     set_aside: tuple[SetAside, ...] = ()
     phases: tuple[PhaseSpan, ...] = ()  # that the start went through, the last one reached at the end
+    run: tuple[int, int] | None = None  # the raw lines of the run that failed, in a log of several
 
     @property
     def site(self) -> Frame | None:
