@@ -165,7 +165,9 @@ def test_silent_changes_are_listed_with_their_line() -> None:
     change = found.patches[0].silent[0]
     assert (change.field, change.asked, change.used) == ("share", "True", "False")
     assert change.location is not None and change.location.file == "small/args.py"
-    assert "--share True becomes False" in found.patches[0].losses
+    assert found.patches[0].losses == ("cache is turned off",), "the launch as typed loses --share as well"
+    shared = search(("--model", "m", "--mode", "line", "--budget", "4", "--width", "1", "--depth", "1"))
+    assert all("--budget 4 becomes" in " ".join(p.losses) for p in shared.patches for c in p.silent if c.field == "budget")
 
 
 def test_losses_are_named() -> None:

@@ -50,7 +50,8 @@ def judge(
     flag_of = context.options.flag_of()
     losses = [text for unit in units for text in _losses(unit, context)]
     given_up = len(losses)
-    losses += [f"{flag_of.get(s.field, s.field)} {s.asked} becomes {s.used}" for s in silent]
+    counted = [c for c in silent if c.field not in replaced and not _is_spelling(c.field, evaluation)]
+    losses += [f"{flag_of.get(s.field, s.field)} {s.asked} becomes {s.used}" for s in counted]
     patch = Patch(
         edits=edits,
         args=args,
@@ -60,7 +61,6 @@ def judge(
         losses=tuple(losses),
         silent=silent,
     )
-    counted = [c for c in silent if c.field not in replaced and not _is_spelling(c.field, evaluation)]
     score = cost + SILENT * len(counted) + (GUESS if certainty == "guess" else 0.0)
     rank = ("proved", "likely", "guess").index(certainty)
     key = (len(units), rank, args, tuple(sorted(env.items())))
