@@ -14,25 +14,19 @@ from typing import Any, ClassVar
 
 Value = Any  # a plain Python value, Unknown, or one of the stand-ins below
 
+Implied = tuple[tuple[bool, "Unknown", bool], ...]
 
 MAX_KEY = 200
 
 
 class Unknown:
     """A value that cannot be known here. `key` names it the same way whenever it is the same value, so that what is
-    assumed of it once holds again; `why` is for a person; `options` are the only values that it can have, if known.
-
-    `implied` says of a test made of others what they came out as: (when it comes out so, this part, came out so)."""
+    assumed of it once holds again; `why` is for a person; `options` are the only values that it can have, if known. Of a
+    test made of others, `implied` says how they came out: (when it comes out so, this part, came out so)."""
 
     __slots__ = ("implied", "key", "options", "why")
 
-    def __init__(
-        self,
-        key: str,
-        why: str,
-        options: tuple[Value, ...] | None = None,
-        implied: tuple[tuple[bool, Unknown, bool], ...] = (),
-    ) -> None:
+    def __init__(self, key: str, why: str, options: tuple[Value, ...] | None = None, implied: Implied = ()) -> None:
         self.key = key if len(key) <= MAX_KEY else f"{key[:MAX_KEY]}#{zlib.crc32(key.encode('utf-8', 'replace')):08x}"
         self.why = why[:300]
         self.options = options
