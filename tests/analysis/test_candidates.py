@@ -8,9 +8,10 @@ import pytest
 
 from tests.analysis.small_server import PROFILE, TREE, evaluators
 from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates, turns_off
-from triage.analysis.evaluate import Evaluator, Program
+from triage.analysis.evaluate import Evaluator, Place, Program
 from triage.analysis.flags import read_flags
-from triage.analysis.suggestions import advice_of, assigned_constants
+from triage.analysis.patch import Target, find_patches
+from triage.analysis.suggestions import advice_of, assigned_constants, listed_in
 from triage.analysis.trees import MemoryTree
 from triage.model import Facts
 from triage.protocols import EngineProfile
@@ -33,6 +34,7 @@ class Args:
     count: int = 1
     scale: float = 1.0
     switch: bool = False
+    text: str = "t"
 
     def __post_init__(self):
         if self.kind == "auto":
@@ -47,6 +49,7 @@ CHECK
         parser.add_argument("--count", type=int, default=1)
         parser.add_argument("--scale", type=float, default=1.0)
         parser.add_argument("--switch", action="store_true")
+        parser.add_argument("--text", type=str, default="t")
 
     @classmethod
     def from_cli_args(cls, args):
@@ -61,7 +64,12 @@ def prepare_server_args(argv):
 
 
 def candidates(
-    check: str, *args: str, profile: EngineProfile = PROFILE, device: str | None = "cuda", protected: bool = False
+    check: str,
+    *args: str,
+    profile: EngineProfile = PROFILE,
+    device: str | None = "cuda",
+    protected: bool = False,
+    assumed: bool = False,
 ) -> list[Candidate]:
     """The candidates of the failure that this body of `__post_init__` raises for a launch."""
     source = HEAD.replace("CHECK", "\n".join(f"        {line}" for line in check.strip().split("\n")))
@@ -70,7 +78,7 @@ def candidates(
     result = evaluator.evaluate(args)
     assert result.raised is not None
     context = Context(read_flags(evaluator, tree), profile, tree, args, {}, protected)
-    return find_candidates(result.raised, result, context, evaluator)
+    return find_candidates(replace(result.raised, assumed=assumed), result, context, evaluator)
 
 
 def values(found: list[Candidate], name: str) -> list[str | None]:
@@ -135,6 +143,40 @@ def test_every_typed_flag_may_go_at_last() -> None:
     assert min(removed.values()) >= REMOVE > max(c.cost for c in found if c.edits[0].action == "set") > SET
 
 
+def test_only_what_the_failure_reads_where_the_log_alone_shows_it() -> None:
+    """Without the traceback evaluation would take the test to come out well, whatever was edited."""
+    found = candidates("assert self.size == 7, 'got 3'", "--switch", "--size", "3", "--count", "3", assumed=True)
+    assert {c.edits[0].name for c in found} == {"--size"}
+
+
+@pytest.mark.parametrize(
+    ("test", "patches"),
+    [("other.busy()", []), ("other.busy() and self.switch", ["--switch"]), ("other.busy(self.size)", ["--size"])],
+)
+def test_an_unknown_test_that_the_traceback_decided_stays_so(test: str, patches: list[str]) -> None:
+    """Nothing but the traceback says how the test came out; what does not bear on it does not get past it."""
+    source = HEAD.replace("CHECK", f"        import other\n        if {test}:\n            raise ValueError('no')\n").encode()
+    tree = MemoryTree({"small/__init__.py": b"", "small/args.py": source})
+    evaluator = Evaluator(Program(tree, "small"), PROFILE, Facts(device="cuda"), {}, optimistic=True)
+    lines = source.decode().split("\n")
+    raising = next(n for n, line in enumerate(lines, 1) if "raise ValueError" in line)
+    calls = [next(n for n, line in enumerate(lines, 1) if text in line) for text in ("return Args.from", "return cls(")]
+    functions = ("prepare_server_args", "from_cli_args", "__post_init__")
+    trail = tuple(Place("small/args.py", n, f) for n, f in zip((*calls, raising), functions, strict=True))
+    args = ("--switch", "--size", "3")
+    evaluator.evaluate(args, trail)
+    context = Context(read_flags(evaluator, tree), PROFILE, tree, args, {})
+    search = find_patches(lambda _env: evaluator, context, Target(trail, ("small/args.py", raising, raising)))
+    assert sorted({e.name for p in search.patches for e in p.edits}) == patches
+
+
+def test_words_that_the_message_lists_are_values() -> None:
+    check = """if self.text.split(':')[0] not in load():
+    raise ValueError(f"--text {self.text!r}: must be one of 'tse', 'own' [a1, b2]")"""
+    assert values(candidates(f"load = lambda: []\n{check}", "--text", "x"), "--text")[:5] == ["t", "tse", "own", "a1", "b2"]
+    assert listed_in("[--no, two words] `ok`, {modelopt, modelopt_fp4}") == ("--no", "ok", "modelopt", "modelopt_fp4")
+
+
 def test_a_number_that_nobody_means_is_changed_sooner() -> None:
     zero = candidates("assert self.count > 0", "--count", "0")
     seven = candidates("assert self.count != 7", "--count", "7")
@@ -156,6 +198,7 @@ def test_advice_names_flags_with_values_and_variables() -> None:
         "mode": ("ring",),
         "env:SMALL_MANY": ("1",),
     }
+    assert advice_of("pass the argument `no_cache=True`, width=True", options) == {"no_cache": ()}
 
 
 def test_assigned_constants_count_both_ways_of_writing() -> None:

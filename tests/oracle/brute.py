@@ -45,9 +45,8 @@ def work(case):
     told, before, folder = [], dict(os.environ), os.getcwd()
     for argv in case["group"]:
         told.append(release.answer(argv))
-        told[-1].pop("records")
         if len(case["group"]) > 1:
-            told[-1].pop("settings")
+            del told[-1]["records"], told[-1]["settings"]
             if dict(os.environ) != before:
                 os.environ.clear()
                 os.environ.update(before)
@@ -180,10 +179,15 @@ def lost_values(asked: Mapping[str, Any], settings: Mapping[str, Any]) -> list[s
     return sorted(out)
 
 
+def is_renamed(first: Edit, second: Edit) -> bool:
+    """Whether two edits are one change: a flag goes and comes back under another name with its value."""
+    return first.action == "remove" and second.action == "add" and first.old == second.new
+
+
 def takes_away(edits: Sequence[Edit]) -> bool:
-    """Whether a typed flag goes; one that is renamed (removed and added with its value) does not."""
-    added = {e.new for e in edits if e.action == "add"}
-    return any(e.action == "remove" and e.old not in added for e in edits)
+    """Whether a typed flag goes for good."""
+    after = [*edits[1:], Edit("env", "")]
+    return any(e.action == "remove" and not is_renamed(e, then) for e, then in zip(edits, after, strict=True))
 
 
 # ---------------------------------------------------------------- the domain
@@ -286,7 +290,7 @@ def repair(
                     progress.append((group[0], answer))
                 continue
             found.repair = found.repair or group
-            if not takes_away(group):
+            if all(e.action != "remove" for e in group):
                 found.nothing_removed = found.nothing_removed or group
             if not lost_values(asked, answer["settings"] or {}):
                 found.all_kept = found.all_kept or group

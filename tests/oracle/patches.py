@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.bare import META
-from tests.oracle.brute import CAP, Asker, Parser, lost_values, repair, takes_away
-from tests.oracle.launches import Action, Case, make_launches
-from tests.oracle.real import RELEASES, Evaluators, facts_names, model_names, read_answer, real_actions
+from tests.oracle.brute import CAP, Asker, Parser, is_renamed, lost_values, repair, takes_away
+from tests.oracle.failing import failing_launches
+from tests.oracle.launches import Case
+from tests.oracle.real import RELEASES, Evaluators, read_answer, real_actions
 from triage.analysis.candidates import Context
 from triage.analysis.diagnose import diagnose
 from triage.analysis.evaluate import Evaluator
@@ -33,61 +33,8 @@ from triage.argv import edit_args
 from triage.model import Edit, Facts, Launch, Patch
 from triage.protocols import Capture
 
-_USAGE = 6  # one launch in so many is refused by the parser
 Raw = dict[str, Any]
 MODES = ("facts", "bare")
-
-
-# ---------------------------------------------------------------- launches that fail
-def failing_launches(release: str, count: int, seed: int) -> list[Case]:
-    """`count` launches that the real validation refuses: some generated, the others made of generated ones that pass, one
-    flag taken out or the flags of two put together."""
-    rng = random.Random(seed)
-    actions = real_actions(release)
-    made = make_launches(actions, facts_names(), model_names(), 2 * count + 40, seed)
-    outcome = _outcomes(release, made)
-    refused = [c for c, o in zip(made, outcome, strict=True) if o in ("exception", "argparse")]
-    passing = [c for c, o in zip(made, outcome, strict=True) if o == "ok" and len(c.argv) > 3]
-    built = [b for case in passing for b in _without_each(actions, case)]
-    for facts in facts_names():
-        mine = [c for c in passing if c.facts == facts]
-        for _ in range(3 * len(mine)):
-            a, b = rng.choice(mine), rng.choice(mine)
-            rest = list(b.argv)
-            if a is not b and "--model-path" in rest:
-                at = rest.index("--model-path")
-                built.append(replace(a, argv=(*a.argv, *rest[:at], *rest[at + 2 :])))
-    rng.shuffle(built)
-    built = built[: 3 * count]
-    seen = set(refused)
-    for case, outcome_ in zip(built, _outcomes(release, built), strict=True):
-        if outcome_ == "exception" and case not in seen:
-            seen.add(case)
-            refused.append(case)
-    usage = {c for c, o in zip(made, outcome, strict=True) if o == "argparse"}
-    rng.shuffle(refused)
-    kept = [c for c in refused if c not in usage]
-    few = [c for c in refused if c in usage][: count // _USAGE]
-    return sorted([*few, *kept][:count], key=lambda c: c.facts)
-
-
-def _without_each(actions: Sequence[Action], case: Case) -> list[Case]:
-    parser = Parser(actions, {})
-    out = []
-    for name, action in parser.typed(case.argv).items():
-        if action["dest"] != "model_path":
-            out.append(replace(case, argv=edit_args(case.argv, [Edit("remove", name)])))
-    return out
-
-
-def _outcomes(release: str, cases: Sequence[Case]) -> list[str]:
-    out: dict[int, str] = {}
-    for facts in sorted({c.facts for c in cases}):
-        mine = [(n, c) for n, c in enumerate(cases) if c.facts == facts]
-        with Asker(release, facts) as asker:
-            answers = asker.screen([c.argv for _n, c in mine])
-        out.update({n: a["outcome"] for (n, _c), a in zip(mine, answers, strict=True)})
-    return [out[n] for n in range(len(cases))]
 
 
 # ---------------------------------------------------------------- ours
@@ -171,7 +118,7 @@ def judge_case(
         patches = [_ask_patch(case, p, asker, asked) for p in ours.patches[:3]]
         if patches and patches[0]["ok"]:
             edits = ours.patches[0].edits
-            less = [(*edits[:n], *edits[n + 1 :]) for n in range(len(edits))] if len(edits) > 1 else []
+            less = _without_one(edits)
             answers = asker.ask([_question(case, e) for e in less if _fits(case, e)])
             patches[0]["left_out"] = [a["outcome"] == "ok" for a in answers]
         told = {k: v for k, v in asdict(replace(ours, patches=())).items() if k != "patches"}
@@ -187,6 +134,17 @@ def judge_case(
         found = repair(asker, parser, case.argv, real, frozenset(wanted), cap)
         raw["brute"] = {"wanted": sorted(wanted), **asdict(found)}
     return raw
+
+
+def _without_one(edits: Sequence[Edit]) -> list[tuple[Edit, ...]]:
+    """All but one change; [] where there is only one. A flag that is renamed is one change."""
+    units: list[tuple[Edit, ...]] = []
+    for edit in edits:
+        if units and len(units[-1]) == 1 and is_renamed(units[-1][0], edit):
+            units[-1] = (*units[-1], edit)
+        else:
+            units.append((edit,))
+    return [tuple(e for unit in (*units[:n], *units[n + 1 :]) for e in unit) for n in range(len(units))] if units[1:] else []
 
 
 def _ask_patch(case: Case, patch: Patch, asker: Asker, asked: Mapping[str, Any]) -> Raw:
@@ -302,12 +260,16 @@ def measure(
 ) -> list[Raw]:
     """One result a launch, in their order; those that stand in the file are taken from there."""
     known: dict[tuple[str, ...], Raw] = {}
-    if raw_file is not None and raw_file.is_file():
-        for line in raw_file.read_text().splitlines():
-            raw = json.loads(line)
-            if raw["release"] == release and raw["seed"] == seed:
-                known[(raw["facts_name"], *raw["argv"])] = raw
-    cases = failing_launches(release, launches, seed)
+    cases: list[Case] = []
+    lines = raw_file.read_text().splitlines() if raw_file is not None and raw_file.is_file() else []
+    for raw in (r for r in map(json.loads, lines) if (r["release"], r["seed"]) == (release, seed)):
+        if "cases" in raw:
+            cases = [Case(facts, tuple(argv)) for facts, *argv in raw["cases"]]
+        else:
+            known[(raw["facts_name"], *raw["argv"])] = raw
+    if len(cases) < launches:
+        cases = failing_launches(release, launches, seed)
+        _keep(raw_file, {"release": release, "seed": seed, "cases": [[c.facts, *c.argv] for c in cases]})
     repairer = Repairer(release, cases)
     out: list[Raw] = []
     for facts in sorted({c.facts for c in cases}):
@@ -319,10 +281,15 @@ def measure(
             for case in mine:
                 raw = known.get((facts, *case.argv)) or _measure_case(release, case, repairer, asker, modes, cap)
                 out.append(raw)
-                if raw_file is not None and (facts, *case.argv) not in known:
-                    with raw_file.open("a") as file:
-                        file.write(json.dumps({"release": release, "seed": seed, **raw}) + "\n")
+                if (facts, *case.argv) not in known:
+                    _keep(raw_file, {"release": release, "seed": seed, **raw})
     return out
+
+
+def _keep(raw_file: Path | None, raw: Raw) -> None:
+    if raw_file is not None:
+        with raw_file.open("a") as file:
+            file.write(json.dumps(raw) + "\n")
 
 
 def _measure_case(release: str, case: Case, repairer: Repairer, asker: Asker, modes: Sequence[str], cap: int) -> Raw:
@@ -331,10 +298,16 @@ def _measure_case(release: str, case: Case, repairer: Repairer, asker: Asker, mo
     if "facts" in modes:
         proposed["facts"] = repairer.with_facts(case)
     if "bare" in modes:
-        proposed["bare"] = repairer.bare(case, read_answer(real).log)
+        proposed["bare"] = repairer.bare(case, print_log(real))
     options = repairer.options
     fields = {o.flag.dest: o.field for o in options.all} if options is not None else {}
     return judge_case(case, real, proposed, asker, Parser(real_actions(release), fields), cap)
+
+
+def print_log(real: Mapping[str, Any]) -> str:
+    """What the launch prints: warnings, then how it ends."""
+    said = [r["message"] for r in real["records"] if r["level"] != "PYWARN"]
+    return "".join(f"[2026-05-11 23:23:32] {text}\n" for text in said) + read_answer(real).log
 
 
 def show_case(raw: Raw, modes: Sequence[str]) -> list[str]:

@@ -18,7 +18,16 @@ from fnmatch import fnmatchcase
 from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Raised, Trial, Value
 from triage.analysis.evaluate.values import Unknown
 from triage.analysis.flags import Option, Options, typed_text
-from triage.analysis.suggestions import Hints, lowest, make_resolve, read_hints, typed_numbers, value_texts
+from triage.analysis.suggestions import (
+    Hints,
+    advice_of,
+    lowest,
+    make_resolve,
+    message_words,
+    read_hints,
+    typed_numbers,
+    value_texts,
+)
 from triage.argv import edit_args, is_flag
 from triage.model import Edit
 from triage.protocols import EngineProfile, SourceTree
@@ -32,6 +41,7 @@ ROLE = 3.0  # more for making the server something else than was asked for
 TURNS_OFF = 1.5  # more for a switch that turns something off
 SUSPECT = 2.5  # less for changing a number that nobody means (0 GPUs) where the failing test reads it
 _DISTANCE, _MAX_DISTANCE = 0.3, 4.0
+_FEW = 4
 _FOREIGN = 1.5  # more for a value of another kind of device where the device is not known
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
@@ -108,9 +118,8 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
         fields.setdefault(name, 0.5)
     for name in sorted(hints.tested & context.options.by_field.keys()):
         fields.setdefault(name, 1.0)
-    for name, (_option, spelling) in typed.items():
-        if {name, spelling.lstrip("-"), typed_text(context.args, spelling) or name} & hints.words:
-            fields.setdefault(name, 1.0)
+    for name in _named_by(hints.words, context, failure.assumed):
+        fields.setdefault(name, 1.0)
     near = sorted(fields.items(), key=lambda item: (item[1], item[0]))[:MAX_FIELDS]
     numbers = typed_numbers([typed_text(context.args, typed[n][1]) for n, _ in near if n in typed])
     hints = replace(hints, numbers=numbers)
@@ -121,10 +130,29 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
             out += maker.env(name[4:], distance)
         elif context.is_free(name):
             out += maker.setting(name, distance)
-    for name in typed:  # what led there is not always known
+    for name in () if failure.assumed else typed:  # what led there is not always known; by the log alone all would seem to help
         if name not in fields and context.is_free(name):
             out += [c for c in maker.setting(name, _MAX_DISTANCE) if c.edits[0].action == "remove"]
     return sorted(out, key=_order)
+
+
+def _named_by(words: frozenset[str], context: Context, strict: bool) -> set[str]:
+    """Typed settings of which a message has the name, the flag or the value; `strict`: a plain number alone does not count."""
+    out: set[str] = set()
+    for name, (_option, spelling) in context.options.typed(context.args).items():
+        value = typed_text(context.args, spelling) or name
+        if {name, spelling.lstrip("-")} & words or (value in words and not (strict and value.isdigit())):
+            out.add(name)
+    return out
+
+
+def told_settings(failure: Raised, context: Context) -> frozenset[str]:
+    """Settings that a failure itself tells of: read in its test and the guards next to it, or named by its message. What
+    hangs on many at once (a model's configuration) hangs on none of them."""
+    message = failure.message or ""
+    named = _named_by(message_words(message), context, strict=True)
+    groups = [g for g in (failure.reads, failure.mentions, *failure.guards[:3]) if len(g) <= _FEW]
+    return frozenset(named).union(advice_of(message, context.options), *groups)
 
 
 def _order(candidate: Candidate) -> tuple[float, str, str]:

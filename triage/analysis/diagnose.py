@@ -16,6 +16,7 @@ from triage.analysis.flags import read_flags
 from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
+from triage.analysis.phases import describe_phases, find_phases
 from triage.analysis.plugins import find_plugins
 from triage.analysis.silent import explain_patch, explain_silent
 from triage.analysis.source import find_sites
@@ -57,9 +58,10 @@ def _diagnose(
     capture: Capture, profile: EngineProfile, tried: Sequence[Patch], lessons: Sequence[Capture], limits: Limits
 ) -> Diagnosis:
     log = read_log(capture.log, capture.gaps)
-    failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks)
+    failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks, profile.phases)
     unknowns = [Unknown("part of the log", note) for note in log.notes]
     if failure is None:
+        unknowns += _ask_hang(log, profile)
         return Diagnosis("no_failure", None, None, None, unknowns=tuple(unknowns))
     path: PathCondition | None = None
     if capture.source is None:
@@ -133,7 +135,7 @@ def _explain(
         tuple(evidence),
     )
     context = Context(options, profile, capture.source, launch.args, launch.env)
-    target = Target(found.trail, _span(path))
+    target = Target(found.trail, _span(path), failure.message)
     search = find_patches(evaluators.get, context, target, tried, limits)
     outcome: OutcomeName = "patch" if search.patches else "no_patch"
     if not search.patches:
@@ -225,6 +227,15 @@ def _log_evidence(failure: Failure) -> list[Evidence]:
     return out
 
 
+def _ask_hang(log: Log, profile: EngineProfile) -> list[Unknown]:
+    """Of a start whose log shows neither a failure nor readiness: it may hang."""
+    spans = find_phases(log.records, profile.phases)
+    if not spans or spans[-1].name == profile.phases[-1][0]:
+        return []
+    why = f"the log ends before the server is ready. {describe_phases(spans)}"
+    return [Unknown("whether the start hangs", why, "look whether the process still runs, and for how long its log was silent")]
+
+
 # ---------------------------------------------------------------- no patch
 def _disagreement(
     capture: Capture,
@@ -279,6 +290,8 @@ def _without_patch(
         category, text = "signal", f"The server was ended by signal {failure.signal}. {failure.message}".strip()
     else:
         category, text = failure.kind, f"The server ended without a Python traceback. {failure.message}".strip()
+    if failure.kind in ("signal", "timeout", "exit"):
+        text = f"{text} {describe_phases(failure.phases)}".strip()
     if failure.kind == "exception" and failure.message and category != "usage":
         text += f' It says: "{failure.message.strip()[:300]}"'
     cause = Cause(category, text, (), tuple(evidence))

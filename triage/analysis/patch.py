@@ -14,7 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import REMOVE, SET, Candidate, Context, edit_launch, find_candidates, try_candidates
+from triage.analysis.candidates import (
+    REMOVE,
+    SET,
+    Candidate,
+    Context,
+    edit_launch,
+    find_candidates,
+    told_settings,
+    try_candidates,
+)
 from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Trial
 from triage.analysis.ranking import Judged, Unit, judge, silent_changes
 from triage.model import Edit, Patch
@@ -53,6 +62,7 @@ class Target:
 
     trail: tuple[Place, ...] = ()
     span: tuple[str, int, int] | None = None
+    message: str = ""  # as the log has it: the evaluation may not know all that it is made of
 
     def holds(self, place: Place | None) -> bool:
         return (
@@ -119,6 +129,8 @@ class _Searcher:
         self.stuck: Counter[frozenset[tuple[str, str]]] = Counter()  # the most that failed at one place
         self.evaluations = 0
         self.trials: dict[tuple[Unit, ...], dict[int, _Trials]] = {}  # of each node, by the number of changes
+        self.told: frozenset[str] = frozenset()  # settings that the failure reads, or that its message names
+        self.contradictions: frozenset[str] = frozenset()  # between the traceback and the evaluation of the launch as typed
         self.replaced: frozenset[str] = frozenset()  # typed values that the launch as it is does not keep either
 
     # ------------------------------------------------ one launch
@@ -145,6 +157,8 @@ class _Searcher:
         trial = evaluator.trial()
         answers: list[_Answer] = []
         if trial is not None and len(node.units) < self.limits.edits and evaluation.raised and not evaluation.raised.usage:
+            if not node.units and not evaluation.raised.message and self.target.message:
+                evaluation = replace(evaluation, raised=replace(evaluation.raised, message=self.target.message))
             answers = self.expand(node, trial, evaluation, context, evaluator)
         own = self.own_choice(node, answers)
         for group, extra in answers:
@@ -154,13 +168,29 @@ class _Searcher:
             self.ends[node.shape, evaluation.raised.site] += 1
             self.stuck[node.shape] = max(self.stuck[node.shape], self.ends[node.shape, evaluation.raised.site])
         if not node.units:
+            if evaluation.raised is not None:
+                self.told = told_settings(evaluation.raised, context)
+                self.contradictions = frozenset(evaluation.contradictions)
             self.replaced = frozenset(c.field for c in silent_changes(evaluation, context.options, args))
         if evaluation.raised is None and not evaluation.why:
-            if node.units and not any(self.target.holds(p.site) for p in evaluation.possible):
+            past = not any(self.target.holds(p.site) for p in evaluation.possible)
+            if node.units and past and not self.only_supposed(node, evaluation, evaluator, args):
                 self.accept(node, evaluation, args, env)
         elif evaluation.raised is not None and evaluation.raised.usage and len(node.units) < self.limits.edits:
             for candidate in find_candidates(evaluation.raised, evaluation, context, evaluator):
                 self.push(node, (candidate,))
+
+    def only_supposed(self, node: _Node, evaluation: Evaluation, evaluator: Evaluator, args: tuple[str, ...]) -> bool:
+        """Whether the launch gets past the failure only because an unknown test is taken to come out well, though none of the
+        settings that the failure tells of was changed."""
+        touched = node.fields | {f"env:{e.name}" for e in node.edits if e.action == "env"}
+        if not evaluation.supposed or not self.target.trail or not touched or touched & self.told:
+            return False
+        self.evaluations += 1
+        again = evaluator.evaluate(args, self.target.trail)
+        if not set(again.contradictions) <= self.contradictions:
+            return False  # a test on the way surely comes out otherwise now
+        return again.raised is not None and self.target.holds(again.raised.site)
 
     def enough(self, node: _Node) -> int:
         """How many patches with the same edits but for their values are wanted: one that is proved and loses nothing will do,

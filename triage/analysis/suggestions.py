@@ -33,6 +33,7 @@ class Hints:
     assigned: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # by the release itself, commonest first
     advised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     words: frozenset[str] = frozenset()  # of the message
+    listed: tuple[str, ...] = ()  # words that the message quotes or lists in brackets
     tested: frozenset[str] = frozenset()  # names of attributes that the failing tests read
     numbers: tuple[int, ...] = ()  # typed for settings that the failure hangs on
 
@@ -49,13 +50,30 @@ def read_hints(failure: Raised, tree: SourceTree, options: Options, files: Itera
                 known = counts.setdefault(name, {})
                 known[value] = known.get(value, 0) + times
     assigned = {n: tuple(sorted(v, key=lambda one: (-v[one], str(one)))) for n, v in counts.items()}
-    words = frozenset(re.findall(r"[\w.-]*\w", message))
+    words = message_words(message)
     compared, exact = read_constants(failure, tree, resolve)
-    return Hints(compared, exact, assigned, advice_of(message, options), words, frozenset(tested_names(failure, tree)))
+    advised = advice_of(message, options)
+    tested = frozenset(tested_names(failure, tree))
+    return Hints(compared, exact, assigned, advised, words, listed_in(message), tested)
+
+
+def message_words(message: str) -> frozenset[str]:
+    """Names, values and flags without their dashes."""
+    return frozenset(re.findall(r"[\w.-]*\w", message[:MAX_MESSAGE]))
+
+
+def listed_in(message: str) -> tuple[str, ...]:
+    """Words that a message quotes, or lists in brackets ("one of: 'a', 'b'", "[a, b]"), in their order."""
+    found: dict[str, None] = {}
+    for quoted, inside in re.findall(r"""["'`]([\w.+-]{1,40})["'`]|[\[{(]([\w.+, -]{1,300})[\]})]""", message[:MAX_MESSAGE]):
+        parts = [quoted] if quoted else [part.strip() for part in inside.split(",")]
+        found.update(dict.fromkeys(part for part in parts if part and " " not in part))
+    return tuple(found)
 
 
 def advice_of(message: str, options: Options) -> dict[str, tuple[str, ...]]:
-    """Settings that a message names by their flags or as NAME=VALUE, with the values beside them. A hint, not an answer."""
+    """Settings that a message names by their flags, as NAME=VALUE, or as a field that is to be true, with the values beside
+    them. A hint, not an answer."""
     out: dict[str, tuple[str, ...]] = {}
     for match in re.finditer(r"(--[A-Za-z][\w-]*)(?:[ =]+['\"`]?(-?\w[\w.+-]*)['\"`]?)?", message[:MAX_MESSAGE]):
         option = options.by_name.get(match.group(1))
@@ -63,6 +81,9 @@ def advice_of(message: str, options: Options) -> dict[str, tuple[str, ...]]:
             out[option.field] = (*out.get(option.field, ()), *([match.group(2)] if match.group(2) else []))
     for match in re.finditer(r"\b([A-Z][A-Z0-9_]{4,})=(\w+)", message[:MAX_MESSAGE]):
         out[f"env:{match.group(1)}"] = (match.group(2),)
+    for match in re.finditer(r"\b([a-z]\w{3,}) ?= ?True\b", message[:MAX_MESSAGE]):
+        if any(o.flag.kind == "switch" for o in options.by_field.get(match.group(1), ())):
+            out.setdefault(match.group(1), ())
     return out
 
 
@@ -260,6 +281,9 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
                 offer(value, 0.1 + cost)
         for value in hints.assigned.get(name, ()):
             offer(value, 0.3)
+        if flag.type in (None, "str") and (name in hints.advised or {str(known), *_first_of(known)} & hints.words):
+            for place, word in enumerate(hints.listed):
+                offer(word, 0.2 + 0.01 * place)
         if flag.type == "float":
             for value in ("0.5", "0.8", "0.9", "1.0"):
                 offer(value, 0.6)
@@ -270,6 +294,10 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
     for text in named:
         offer(text, 0.0)
     return sorted(found.items(), key=lambda item: (item[1], len(item[0]), item[0]))
+
+
+def _first_of(known: Value) -> list[str]:
+    return [str(known[0])] if isinstance(known, list | tuple) and known else []
 
 
 def _is_value(word: str, type_name: str | None) -> bool:

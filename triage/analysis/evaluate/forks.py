@@ -261,6 +261,12 @@ class Forks(Proofs):
         def skip() -> Signal | None:
             return None
 
+        if self.optimistic and truth:  # taken not to hold, the first decides; the second is still read, and may be known
+            mark = self.heap.mark()
+            self.side(f, cond, truth, inner)
+            self.heap.undo(mark)
+            self.heap.release()
+            return result[0]
         self.fork(f, cond, *((inner, skip) if truth else (skip, inner)))
         return result[0]
 
