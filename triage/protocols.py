@@ -15,6 +15,7 @@ from triage.model import (
     Diagnosis,
     Edit,
     Facts,
+    FigureLine,
     JsonValue,
     Launch,
     LogChunk,
@@ -25,6 +26,7 @@ from triage.model import (
     Plan,
     Rehearsal,
     ServiceState,
+    Signature,
 )
 
 
@@ -167,6 +169,8 @@ class EngineProfile:
     ] = ()  # files of other packages that validation depends on: "other/sub/*.py"; no * in the first part
     plugin_variables: tuple[str, ...] = ()  # variables that name code outside the package to load (fnmatch patterns)
     rehearsal: RehearsalNames = field(default_factory=RehearsalNames)
+    signatures: tuple[Signature, ...] = ()  # known failures that are no argument logic
+    figures: tuple[FigureLine, ...] = ()  # log lines that tell numbers
 
     @property
     def extra_packages(self) -> tuple[str, ...]:

@@ -1,20 +1,15 @@
-"""Loads knowledge/*.toml into records, strictly: a file that does not follow its schema is refused by name and key."""
+"""Reads a profile.toml into an EngineProfile."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 
-from triage.errors import KnowledgeError
+from triage.knowledge.tables import DOTTED, TableReader
 from triage.protocols import EngineProfile, RehearsalNames, Stage
 
 PROFILE_SCHEMA = 1
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _GLOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z0-9_*?][A-Za-z0-9_.*?-]*)+")
-_DOTTED = re.compile(r"\.?[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _REQUIRED = [
     "schema",
     "name",
@@ -49,56 +44,21 @@ _OPTIONAL = [
 _REHEARSAL = ("imports", "first", "environment", "caches", "network_errors", "warm", "busy", "words")
 
 
-def data_root() -> Path:
-    """The knowledge folder: beside the package in a checkout, inside the package in an installed wheel."""
-    package = Path(__file__).resolve().parent
-    installed = package / "_data" / "knowledge"
-    return installed if installed.is_dir() else package.parent / "knowledge"
-
-
-def profile_names() -> tuple[str, ...]:
-    """The engines that have a profile, sorted."""
-    return tuple(sorted(p.parent.name for p in data_root().glob("*/profile.toml")))
-
-
-def load_profile(name: str) -> EngineProfile:
-    """The profile of one engine. Raises KnowledgeError for an unknown name and for a file that breaks the schema."""
-    if not _NAME.fullmatch(name) or name not in profile_names():
-        raise KnowledgeError(f"no engine profile named {name!r}", hint=f"known: {', '.join(profile_names())}")
-    return read_profile(data_root() / name / "profile.toml")
-
-
-def read_profile(path: Path) -> EngineProfile:
-    """Read one profile.toml. Raises KnowledgeError naming the file and the key."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise KnowledgeError(f"{path}: cannot be read: {error}") from error
-    return _Reader(path, table).profile()
-
-
-class _Reader:
-    """Takes typed values out of one table; every complaint names the file and the key."""
-
-    def __init__(self, path: Path, table: Mapping[str, object]) -> None:
-        self._path = path
-        self._table = table
-
-    def fail(self, key: str, problem: str) -> KnowledgeError:
-        return KnowledgeError(f"{self._path}: {key}: {problem}")
+class ProfileReader(TableReader):
+    """The table of one profile.toml."""
 
     def profile(self) -> EngineProfile:
         for key in _REQUIRED:
-            if key not in self._table:
+            if key not in self.table:
                 raise self.fail(key, "is missing")
-        for key in self._table:
+        for key in self.table:
             if key not in _REQUIRED and key not in _OPTIONAL:
                 raise self.fail(key, "is not a key of this schema")
-        if self._table["schema"] != PROFILE_SCHEMA or isinstance(self._table["schema"], bool):
+        if self.table["schema"] != PROFILE_SCHEMA or isinstance(self.table["schema"], bool):
             raise self.fail("schema", f"must be {PROFILE_SCHEMA}")
         name = self.text("name")
-        if name != self._path.parent.name:
-            raise self.fail("name", f"must be the folder's name, {self._path.parent.name!r}")
+        if name != self.path.parent.name:
+            raise self.fail("name", f"must be the folder's name, {self.path.parent.name!r}")
         return EngineProfile(
             name=name,
             package=self.dotted("package"),
@@ -110,7 +70,7 @@ class _Reader:
             host_field=self.dotted("host_field"),
             model_field=self.dotted("model_field"),
             health_paths=self.url_paths("health_paths"),
-            generate_path=self.url_path("generate_path", self.text("generate_path")) if "generate_path" in self._table else None,
+            generate_path=self.url_path("generate_path", self.text("generate_path")) if "generate_path" in self.table else None,
             ready_marks=self.texts("ready_marks"),
             fatal_marks=self.texts("fatal_marks"),
             phases=self.phases(),
@@ -122,39 +82,11 @@ class _Reader:
             environment_prefixes=self.texts("environment_prefixes", needed=False),
             model_path_fields=self.texts("model_path_fields", needed=False),
             declares=self.texts("declares", needed=False),
-            view=self.dotted("view") if "view" in self._table else None,
+            view=self.dotted("view") if "view" in self.table else None,
             source_extras=self.globs("source_extras"),
             plugin_variables=self.texts("plugin_variables", needed=False),
             rehearsal=self.rehearsal(),
         )
-
-    def check_text(self, key: str, value: object) -> str:
-        if not isinstance(value, str) or not value.strip():
-            raise self.fail(key, "must be a string that is not empty")
-        if len(value) > 500 or not value.isprintable():
-            raise self.fail(key, "must be printable and at most 500 characters")
-        return value
-
-    def text(self, key: str) -> str:
-        return self.check_text(key, self._table[key])
-
-    def dotted(self, key: str) -> str:
-        return self.check_dotted(key, self.text(key))
-
-    def check_dotted(self, key: str, value: str) -> str:
-        if not _DOTTED.fullmatch(value) or value.startswith("."):
-            raise self.fail(key, "must be a dotted Python name")
-        return value
-
-    def check_texts(self, key: str, value: object, needed: bool) -> tuple[str, ...]:
-        if not isinstance(value, list):
-            raise self.fail(key, "must be a list of strings")
-        if needed and not value:
-            raise self.fail(key, "must not be empty")
-        return tuple(self.check_text(f"{key}[{i}]", item) for i, item in enumerate(value))
-
-    def texts(self, key: str, needed: bool = True) -> tuple[str, ...]:
-        return self.check_texts(key, self._table.get(key, []), needed)
 
     def globs(self, key: str) -> tuple[str, ...]:
         values = self.texts(key, needed=False)
@@ -172,26 +104,16 @@ class _Reader:
         return tuple(self.url_path(key, value) for value in self.texts(key))
 
     def entries(self) -> tuple[tuple[str, ...], ...]:
-        value = self._table["entries"]
+        value = self.table["entries"]
         if not isinstance(value, list) or not value:
             raise self.fail("entries", "must be a list of word lists that is not empty")
         return tuple(self.check_texts(f"entries[{i}]", words, needed=True) for i, words in enumerate(value))
-
-    def tables(self, key: str, keys: tuple[str, ...]) -> list[dict[str, object]]:
-        value = self._table.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.fail(key, "must be tables")
-        for i, item in enumerate(value):
-            for name in item:
-                if name not in keys:
-                    raise self.fail(f"{key}[{i}].{name}", "is not a key of this schema")
-        return value
 
     def stages(self) -> tuple[Stage, ...]:
         found = []
         for i, item in enumerate(self.tables("stages", ("call", "unless_field"))):
             call = self.check_text(f"stages[{i}].call", item.get("call"))
-            if not _DOTTED.fullmatch(call) or (i == 0) == call.startswith("."):
+            if not DOTTED.fullmatch(call) or (i == 0) == call.startswith("."):
                 raise self.fail(f"stages[{i}].call", "must be a dotted function first, then .methods of what it returned")
             skip = item.get("unless_field")
             found.append(Stage(call, None if skip is None else self.check_text(f"stages[{i}].unless_field", skip)))
@@ -208,7 +130,7 @@ class _Reader:
         return tuple(pairs)
 
     def rehearsal(self) -> RehearsalNames:
-        table = self._table.get("rehearsal", {})
+        table = self.table.get("rehearsal", {})
         if not isinstance(table, dict):
             raise self.fail("rehearsal", "must be a table")
         for key in table:
@@ -233,11 +155,3 @@ class _Reader:
                 self.check_dotted(f"rehearsal.words.{word}", name)
         environment = self.check_reasons("rehearsal.environment", table.get("environment", {}))
         return RehearsalNames(**lists, environment=environment, busy=busy, words=words)
-
-    def reasons(self, key: str) -> dict[str, str]:
-        return self.check_reasons(key, self._table.get(key, {}))
-
-    def check_reasons(self, key: str, value: object) -> dict[str, str]:
-        if not isinstance(value, dict):
-            raise self.fail(key, "must be a table of strings")
-        return {name: self.check_text(f"{key}.{name}", reason) for name, reason in value.items()}
