@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from triage.loop.apply import apply_plan
 from triage.loop.run import Budget, run_session
 from triage.loop.session import Journal, SessionStore
 from triage.loop.undo import undo_session
-from triage.model import Cause, Diagnosis, Edit, Failure, Patch, Plan
+from triage.model import Cause, Diagnosis, Edit, Failure, Patch, Plan, Rehearsal, Rehearsed
 from triage.protocols import Capture
 from triage.services.command import CommandService
 
@@ -98,3 +99,31 @@ def test_a_failure_that_no_flag_repairs_is_left_as_found(tmp_path: Path, recorde
     assert (session.outcome, session.why, session.attempts) == ("no_patch", "not known", ())
     after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and store.root not in p.parents}
     assert {p.name for p in after} - {"j.jsonl", "status"} == {p.name for p in before} - {"j.jsonl", "status"}
+
+
+def test_a_launch_that_fails_after_its_rehearsal_passed_is_told_as_that(
+    service: CommandService, tmp_path: Path, recorder: Recorder
+) -> None:
+    """The host's own validation is made to say yes to a patch with which the server still dies."""
+    wrong = (Edit("add", "--draft-width", None, "2"),)
+
+    def diagnose(capture: Capture, tried: tuple[Patch, ...], _lessons: tuple[Capture, ...]) -> Diagnosis:
+        assert capture.launch is not None
+        failure, cause = Failure("exception", "TypeError", ""), Cause("runtime", "by hand")
+        patch = Patch(wrong, edit_args(capture.launch.args, wrong) if not tried else capture.launch.args, {}, "likely", "")
+        return Diagnosis("no_patch" if tried else "patch", failure, None, cause, () if tried else (patch,))
+
+    def rehearse(launches: Sequence[tuple[Edit, ...]]) -> Rehearsal:
+        return Rehearsal(tuple(Rehearsed(edits, "passes" if edits else "fails") for edits in launches))
+
+    store = SessionStore(tmp_path / "state")
+    session = run_session(
+        service.host, service, ENGINE, diagnose, recorder, store, consent, replace(QUICK, attempts=2), rehearse=rehearse
+    )
+    assert session.outcome == "no_patch" and len(session.attempts) == 1
+    told = session.attempts[0]
+    assert told.patch is not None and told.patch.certainty == "rehearsed"
+    assert told.diagnosis is not None
+    assert told.diagnosis.unknowns[0].what == "what the rehearsal did not see"
+    assert any("it still failed: the failure lies behind validation" in note for note in recorder.notes)
+    assert "--draft-width" not in service.read_launch().argv
