@@ -168,6 +168,8 @@ class EngineProfile:
         str, ...
     ] = ()  # files of other packages that validation depends on: "other/sub/*.py"; no * in the first part
     plugin_variables: tuple[str, ...] = ()  # variables that name code outside the package to load (fnmatch patterns)
+    gpu_fields: tuple[str, ...] = ()  # settings that are numbers of GPUs
+    nodes_field: str | None = None  # the number of machines of one server
     rehearsal: RehearsalNames = field(default_factory=RehearsalNames)
     signatures: tuple[Signature, ...] = ()  # known failures that are no argument logic
     figures: tuple[FigureLine, ...] = ()  # log lines that tell numbers

@@ -35,6 +35,7 @@ class Args:
     scale: float = 1.0
     switch: bool = False
     text: str = "t"
+    other_port: int | None = None
 
     def __post_init__(self):
         if self.kind == "auto":
@@ -50,6 +51,7 @@ CHECK
         parser.add_argument("--scale", type=float, default=1.0)
         parser.add_argument("--switch", action="store_true")
         parser.add_argument("--text", type=str, default="t")
+        parser.add_argument("--other-port", type=int)
 
     @classmethod
     def from_cli_args(cls, args):
@@ -70,11 +72,12 @@ def candidates(
     device: str | None = "cuda",
     protected: bool = False,
     assumed: bool = False,
+    gpus: int | None = None,
 ) -> list[Candidate]:
     """The candidates of the failure that this body of `__post_init__` raises for a launch."""
     source = HEAD.replace("CHECK", "\n".join(f"        {line}" for line in check.strip().split("\n")))
     tree = MemoryTree({"small/__init__.py": b"", "small/args.py": source.encode()})
-    evaluator = Evaluator(Program(tree, "small"), profile, Facts(device=device), {})
+    evaluator = Evaluator(Program(tree, "small"), profile, Facts(device=device, gpu_count=gpus), {})
     result = evaluator.evaluate(args)
     assert result.raised is not None
     context = Context(read_flags(evaluator, tree), profile, tree, args, {}, protected)
@@ -127,6 +130,25 @@ def test_values_for_another_device_are_not_proposed() -> None:
     assert "rocm_only" in values(candidates(check, "--kind", "odd", profile=profile, device="hip"), "--kind")
     unknown = values(candidates(check, "--kind", "odd", profile=profile, device=None), "--kind")
     assert unknown.index("rocm_only") > unknown.index("fast")
+
+
+def test_no_more_gpus_than_there_are() -> None:
+    profile = replace(PROFILE, gpu_fields=("size",), nodes_field="count")
+    check = "assert self.scale == 3 or self.size == 64 or self.size == 2"
+    assert "64" in values(candidates(check, "--size", "1"), "--size")
+    assert "64" not in values(candidates(check, "--size", "1", profile=profile, gpus=8), "--size")
+    assert "64" in values(candidates(check, "--size", "1", "--count", "8", profile=profile, gpus=8), "--size")
+    assert "64" in values(candidates(check, "--size", "1", profile=profile), "--size")
+
+
+def test_a_port_is_one_beside_the_servers_own() -> None:
+    profile = replace(PROFILE, port_field="count")
+    check = "assert self.other_port is not None"
+    assert values(candidates(check, "--count", "30000", profile=profile, protected=True), "--other-port") == [
+        "30001",
+        "30002",
+        "30003",
+    ]
 
 
 def test_protected_settings_need_consent() -> None:

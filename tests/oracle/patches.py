@@ -27,7 +27,7 @@ from tests.oracle.real import RELEASES, Evaluators, read_answer, real_actions
 from triage.analysis.candidates import Context
 from triage.analysis.diagnose import diagnose
 from triage.analysis.evaluate import Evaluator
-from triage.analysis.flags import Options, read_flags
+from triage.analysis.flags import read_flags
 from triage.analysis.patch import EvaluatorFor, Limits, find_patches
 from triage.argv import edit_args
 from triage.model import Edit, Facts, Launch, Patch
@@ -55,8 +55,10 @@ class Repairer:
 
     def __init__(self, release: str, cases: Sequence[Case]) -> None:
         self.ours = Evaluators(release, [c.argv for c in cases])
-        self.options: Options | None = None
         self.gets: dict[str, EvaluatorFor] = {}
+        first = cases[0]
+        self.ours.get(first.facts).evaluate(first.argv)
+        self.options = read_flags(self.ours.get(first.facts), self.ours.tree)
 
     def evaluators(self, facts: str) -> EvaluatorFor:
         """Of one host, one for each environment."""
@@ -81,8 +83,7 @@ class Repairer:
         started = time.process_time()
         get = self.evaluators(case.facts)
         get({}).evaluate(case.argv)
-        self.options = read_flags(get({}), self.ours.tree)
-        context = Context(self.options, self.ours.profile, self.ours.tree, case.argv, {})
+        context = Context(read_flags(get({}), self.ours.tree), self.ours.profile, self.ours.tree, case.argv, {})
         search = find_patches(get, context)
         consent, spent = False, search.evaluations
         if not search.patches:
@@ -299,8 +300,7 @@ def _measure_case(release: str, case: Case, repairer: Repairer, asker: Asker, mo
         proposed["facts"] = repairer.with_facts(case)
     if "bare" in modes:
         proposed["bare"] = repairer.bare(case, print_log(real))
-    options = repairer.options
-    fields = {o.flag.dest: o.field for o in options.all} if options is not None else {}
+    fields = {o.flag.dest: o.field for o in repairer.options.all}
     return judge_case(case, real, proposed, asker, Parser(real_actions(release), fields), cap)
 
 

@@ -29,7 +29,7 @@ from triage.analysis.suggestions import (
     value_texts,
 )
 from triage.argv import edit_args, is_flag
-from triage.model import Edit
+from triage.model import Edit, Facts
 from triage.protocols import EngineProfile, SourceTree
 
 MAX_FIELDS = 24
@@ -43,6 +43,7 @@ SUSPECT = 2.5  # less for changing a number that nobody means (0 GPUs) where the
 _DISTANCE, _MAX_DISTANCE = 0.3, 4.0
 _FEW = 4
 _FOREIGN = 1.5  # more for a value of another kind of device where the device is not known
+_PORT = re.compile(r"(?:^|_)port$")
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
 
@@ -123,7 +124,7 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
     near = sorted(fields.items(), key=lambda item: (item[1], item[0]))[:MAX_FIELDS]
     numbers = typed_numbers([typed_text(context.args, typed[n][1]) for n, _ in near if n in typed])
     hints = replace(hints, numbers=numbers)
-    maker = _Maker(context, evaluation, hints, evaluator.machine.facts.device)
+    maker = _Maker(context, evaluation, hints, evaluator.machine.facts)
     out: list[Candidate] = []
     for name, distance in near:
         if name.startswith("env:"):
@@ -178,11 +179,11 @@ def relevant_settings(failure: Raised, evaluation: Evaluation) -> dict[str, floa
 
 
 class _Maker:
-    def __init__(self, context: Context, evaluation: Evaluation, hints: Hints, device: str | None) -> None:
+    def __init__(self, context: Context, evaluation: Evaluation, hints: Hints, facts: Facts) -> None:
         self.context = context
         self.evaluation = evaluation
         self.hints = hints
-        self.device = device
+        self.facts = facts
         self.typed = context.options.typed(context.args)
 
     def setting(self, name: str, distance: float) -> list[Candidate]:
@@ -230,7 +231,7 @@ class _Maker:
         if spelling is not None and distance <= 1.0 and _is_suspect(old, option):
             base -= SUSPECT
             lost = 0.0
-        for text, cost in value_texts(option, self.evaluation.settings.get(name), self.hints)[:MAX_VALUES]:
+        for text, cost in self.texts(option):
             strange = self.foreign(text)
             if strange is None or text == old or (text == str(option.action.default) and spelling is None):
                 continue
@@ -244,12 +245,25 @@ class _Maker:
             out.append(Candidate((edit,), name, value, base + lost + cost + far + strange + (foreign or 0.0)))
         return out
 
+    def texts(self, option: Option) -> list[tuple[str, float]]:
+        """Values with their cost: for a port those next to the server's own, for a number of GPUs no more than there are."""
+        profile, settings = self.context.profile, self.evaluation.settings
+        if _PORT.search(option.field) and option.flag.type == "int":
+            own = settings.get(profile.port_field)
+            return [(str(own + n), 0.1 * n) for n in (1, 2, 3)] if isinstance(own, int) else []
+        texts = value_texts(option, settings.get(option.field), self.hints)[:MAX_VALUES]
+        nodes = settings.get(profile.nodes_field) if profile.nodes_field else 1
+        if option.field in profile.gpu_fields and self.facts.gpu_count and isinstance(nodes, int):
+            most = self.facts.gpu_count * max(1, nodes)
+            texts = [(text, cost) for text, cost in texts if not text.isdigit() or int(text) <= most]
+        return texts
+
     def foreign(self, word: str) -> float | None:
         """What a name or value costs by the kind of device that it is for; None where this host's is another."""
         device = next((d for pattern, d in self.context.profile.platforms.items() if fnmatchcase(word, pattern)), None)
-        if device is None or device == self.device:
+        if device is None or device == self.facts.device:
             return 0.0
-        return _FOREIGN if self.device is None else None
+        return _FOREIGN if self.facts.device is None else None
 
     def env(self, name: str, distance: float) -> list[Candidate]:
         context = self.context

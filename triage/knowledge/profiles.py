@@ -39,6 +39,8 @@ _OPTIONAL = [
     "view",
     "source_extras",
     "plugin_variables",
+    "gpu_fields",
+    "nodes_field",
     "rehearsal",
 ]
 _REHEARSAL = ("imports", "first", "environment", "caches", "network_errors", "warm", "busy", "words")
@@ -85,6 +87,8 @@ class ProfileReader(TableReader):
             view=self.dotted("view") if "view" in self.table else None,
             source_extras=self.globs("source_extras"),
             plugin_variables=self.texts("plugin_variables", needed=False),
+            gpu_fields=self.texts("gpu_fields", needed=False),
+            nodes_field=self.dotted("nodes_field") if "nodes_field" in self.table else None,
             rehearsal=self.rehearsal(),
         )
 
