@@ -341,8 +341,8 @@ def show_case(raw: Raw, modes: Sequence[str]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.patches", description=__doc__)
     parser.add_argument("releases", nargs="*", default=list(RELEASES))
-    parser.add_argument("--launches", type=int, default=200, help="that fail, of each release")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--launches", type=int, default=200, help="that fail, of each release and seed")
+    parser.add_argument("--seed", type=int, nargs="+", default=[1])
     parser.add_argument("--raw", type=Path, help="file that results are added to, and taken from")
     parser.add_argument("--mode", choices=MODES, help="only this one")
     parser.add_argument("--jobs", type=int, default=1, help="processes of the real validation")
@@ -354,7 +354,8 @@ def main() -> None:
     table = [list(COLUMNS), ["---"] * len(COLUMNS)]
     cut: Counter[str] = Counter()
     for release in given.releases:
-        raws = measure(release, given.launches, given.seed, given.raw, modes, given.jobs, given.cap)
+        some = [measure(release, given.launches, seed, given.raw, modes, given.jobs, given.cap) for seed in given.seed]
+        raws = [raw for part in some for raw in part]
         if given.list:
             for raw in raws:
                 print("\n".join(show_case(raw, modes)))
@@ -366,7 +367,7 @@ def main() -> None:
                 print("; ".join(f"{name} {cell}" for name, cell in zip(COLUMNS, row, strict=True)), flush=True)
     if given.markdown:
         print("\n".join(f"| {' | '.join(row)} |" for row in table))
-    print(f"brute force asks about {given.cap} launches at most; cut there without a repair: {dict(cut)}; seed {given.seed}")
+    print(f"brute force asks about {given.cap} launches at most; cut there without a repair: {dict(cut)}; seeds {given.seed}")
 
 
 if __name__ == "__main__":
