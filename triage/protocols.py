@@ -138,6 +138,22 @@ class RehearsalNames:
 
 
 @dataclass(frozen=True)
+class ForeignFlag:
+    """A flag of another server or release, and what means the same here: the first of `to` that the release has.
+
+    Without `to` it is not needed. `value` is typed in place of its own; `values` says which of its values become which.
+    """
+
+    name: str  # "--max-model-len"
+    origin: str  # "vLLM", "an older release"
+    why: str
+    to: tuple[str, ...] = ()
+    value: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = True  # False where the meaning is near, not the same
+
+
+@dataclass(frozen=True)
 class EngineProfile:
     """What the server is: names, as data from knowledge/. Describes, does not interpret."""
 
@@ -171,6 +187,7 @@ class EngineProfile:
     gpu_fields: tuple[str, ...] = ()  # settings that are numbers of GPUs
     nodes_field: str | None = None  # the number of machines of one server
     rehearsal: RehearsalNames = field(default_factory=RehearsalNames)
+    foreign: tuple[ForeignFlag, ...] = ()
     signatures: tuple[Signature, ...] = ()  # known failures that are no argument logic
     figures: tuple[FigureLine, ...] = ()  # log lines that tell numbers
 

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Raised, Trial, Value
 from triage.analysis.evaluate.values import Unknown
 from triage.analysis.flags import Option, Options, typed_text
+from triage.analysis.foreign import find_foreign, refused_flags
 from triage.analysis.suggestions import (
     Hints,
     advice_of,
@@ -28,7 +29,7 @@ from triage.analysis.suggestions import (
     typed_numbers,
     value_texts,
 )
-from triage.argv import edit_args, is_flag
+from triage.argv import edit_args
 from triage.model import Edit, Facts
 from triage.protocols import EngineProfile, SourceTree
 
@@ -42,6 +43,7 @@ TURNS_OFF = 1.5  # more for a switch that turns something off
 SUSPECT = 2.5  # less for changing a number that nobody means (0 GPUs) where the failing test reads it
 _DISTANCE, _MAX_DISTANCE = 0.3, 4.0
 _FEW = 4
+_TOLD = 0.2  # cost of what knowledge says that a flag means here
 _FOREIGN = 1.5  # more for a value of another kind of device where the device is not known
 _PORT = re.compile(r"(?:^|_)port$")
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
@@ -303,15 +305,14 @@ def default_of(option: Option) -> Value:
 def _usage_candidates(message: str, context: Context) -> list[Candidate]:
     """For a command line that the parser refuses."""
     out: list[Candidate] = []
-    unknown = re.search(r"unrecognized arguments: (.*)", message, re.S)
-    if unknown:
-        for word in dict.fromkeys(w.split("=", 1)[0] for w in unknown.group(1).split() if is_flag(w)):
+    if "unrecognized arguments: " in message:
+        for word in refused_flags(message):
             out += _rename_candidates(word, context)
     ambiguous = re.search(r"ambiguous option: (\S+?)(?:=\S*)? could match (.*)", message)
     if ambiguous:
-        for name in re.findall(r"--[\w-]+", ambiguous.group(2)):
-            if name in context.options.by_name:
-                out += _renamed(ambiguous.group(1), name, 0.5, context)
+        known = [name for name in re.findall(r"--[\w-]+", ambiguous.group(2)) if name in context.options.by_name]
+        renamed = [c for name in known for c in _renamed(ambiguous.group(1), name, 0.5, context)]
+        out += _foreign_candidates(ambiguous.group(1), context) or renamed
     about = re.search(r"argument ([^\s:]+): ", message)
     if about:
         names = about.group(1).split("/")
@@ -333,7 +334,28 @@ def _rename_candidates(word: str, context: Context) -> list[Candidate]:
         if old in choices and 2 * len(ours & set(name.strip("-").split("-"))) > len(ours) and name not in close:
             close.append(name)  # it takes the typed value and most of its words are the same
     out = [c for place, name in enumerate(close[:4]) for c in _renamed(word, name, 0.5 + 0.3 * place, context)]
+    out = _foreign_candidates(word, context) or out  # what is known of a name beats what it looks like
     return [*out, Candidate((Edit("remove", word, typed_text(context.args, word), None),), None, None, REMOVE)]
+
+
+def _foreign_candidates(word: str, context: Context) -> list[Candidate]:
+    """What means the same as a flag of another server or release."""
+    flag = find_foreign(word, context.profile)
+    if flag is None:
+        return []
+    old = typed_text(context.args, word)
+    if not flag.to:
+        return [Candidate((Edit("remove", word, old, None),), None, None, _TOLD)]
+    name = next((name for name in flag.to if name in context.options.by_name), None)
+    if name is None:
+        return []
+    option = context.options.by_name[name]
+    new = flag.value or (None if old is None else flag.values.get(old, old))
+    kept = flag.exact and new == old  # the same setting as typed, under its name here
+    if not (kept or context.is_free(option.field)) or (option.flag.kind == "switch") != (new is None):
+        return []
+    edits = (Edit("remove", word, old, None), Edit("add", name, None, new))
+    return [Candidate(edits, None, None, _TOLD if flag.exact else 2 * _TOLD)]
 
 
 def _renamed(word: str, name: str, cost: float, context: Context) -> list[Candidate]:

@@ -13,6 +13,7 @@ from triage.analysis.evaluate import Evaluation, Place
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.failure import find_failure
 from triage.analysis.flags import read_flags
+from triage.analysis.foreign import explain_refused
 from triage.analysis.guards import complete_path
 from triage.analysis.log import read_log
 from triage.analysis.patch import Limits, Search, Target, find_patches
@@ -126,6 +127,8 @@ def _explain(
     for lesson in lessons:
         evaluators.learn({**_read_lesson(lesson, profile, evaluators), **evaluation.observed})
     evidence.append(_evaluation_evidence(evaluation))
+    if failure.kind == "usage":
+        evidence += explain_refused(failure.message, profile, options.by_name)
     constraints = find_constraints(path, failure, evaluation, options) if path is not None else ()
     settings = find_settings(evaluation, options, launch.args, launch.env, constraints, heard.values)
     cause = Cause(

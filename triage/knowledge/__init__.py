@@ -8,6 +8,7 @@ from pathlib import Path
 
 from triage.errors import KnowledgeError
 from triage.knowledge.failures import read_failures, read_figures
+from triage.knowledge.flags import read_foreign_flags
 from triage.knowledge.profiles import PROFILE_SCHEMA, ProfileReader
 from triage.knowledge.tables import read_table
 from triage.protocols import EngineProfile
@@ -31,7 +32,8 @@ def load_profile(name: str) -> EngineProfile:
     """The profile of one engine. Raises KnowledgeError for an unknown name and for a file that breaks the schema."""
     if not _NAME.fullmatch(name) or name not in profile_names():
         raise KnowledgeError(f"no engine profile named {name!r}", hint=f"known: {', '.join(profile_names())}")
-    return read_profile(data_root() / name / "profile.toml")
+    path = data_root() / name / "profile.toml"
+    return replace(read_profile(path), foreign=read_foreign_flags(path.with_name("flags.toml")))
 
 
 def read_profile(path: Path) -> EngineProfile:
