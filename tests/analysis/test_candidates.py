@@ -172,24 +172,26 @@ def test_only_what_the_failure_reads_where_the_log_alone_shows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "patches"),
-    [("other.busy()", []), ("other.busy() and self.switch", ["--switch"]), ("other.busy(self.size)", ["--size"])],
+    ("body", "patched"),
+    [
+        ("if other.busy():\n    raise ValueError('no')", set()),
+        ("if other.busy() and self.switch:\n    raise ValueError('no')", {"--switch"}),
+        ("if other.busy(self.size):\n    raise ValueError('no')", {"--size"}),
+        ("kinds = [self.kind]\nif other.busy():\n    pass\nraising = LIMITS[kinds[0]]", {"--kind"}),
+    ],
 )
-def test_an_unknown_test_that_the_traceback_decided_stays_so(test: str, patches: list[str]) -> None:
-    """Nothing but the traceback says how the test came out; what does not bear on it does not get past it."""
-    source = HEAD.replace("CHECK", f"        import other\n        if {test}:\n            raise ValueError('no')\n").encode()
-    tree = MemoryTree({"small/__init__.py": b"", "small/args.py": source})
+def test_what_only_the_traceback_decided_stays_so(body: str, patched: set[str]) -> None:
+    """What does not bear on an unknown test does not get past it; a statement that fails by itself is another matter."""
+    lines = HEAD.replace("CHECK", "\n".join(f"        {line}" for line in f"import other\n{body}".split("\n"))).split("\n")
+    tree = MemoryTree({"small/__init__.py": b"", "small/args.py": "\n".join(lines).encode()})
     evaluator = Evaluator(Program(tree, "small"), PROFILE, Facts(device="cuda"), {}, optimistic=True)
-    lines = source.decode().split("\n")
-    raising = next(n for n, line in enumerate(lines, 1) if "raise ValueError" in line)
-    calls = [next(n for n, line in enumerate(lines, 1) if text in line) for text in ("return Args.from", "return cls(")]
-    functions = ("prepare_server_args", "from_cli_args", "__post_init__")
-    trail = tuple(Place("small/args.py", n, f) for n, f in zip((*calls, raising), functions, strict=True))
-    args = ("--switch", "--size", "3")
-    evaluator.evaluate(args, trail)
+    marks = {"prepare_server_args": "return Args.from", "from_cli_args": "return cls(", "__post_init__": "rais"}
+    trail = tuple(Place("small/args.py", next(n for n, x in enumerate(lines, 1) if mark in x), f) for f, mark in marks.items())
+    args = ("--switch", "--size", "3", "--kind", "odd")
+    assert evaluator.evaluate(args, trail).raised is not None
     context = Context(read_flags(evaluator, tree), PROFILE, tree, args, {})
-    search = find_patches(lambda _env: evaluator, context, Target(trail, ("small/args.py", raising, raising)))
-    assert sorted({e.name for p in search.patches for e in p.edits}) == patches
+    search = find_patches(lambda _env: evaluator, context, Target(trail, ("small/args.py", trail[-1].line, trail[-1].line)))
+    assert {e.name for p in search.patches for e in p.edits} == patched
 
 
 def test_words_that_the_message_lists_are_values() -> None:

@@ -130,6 +130,7 @@ class _Searcher:
         self.evaluations = 0
         self.trials: dict[tuple[Unit, ...], dict[int, _Trials]] = {}  # of each node, by the number of changes
         self.told: frozenset[str] = frozenset()  # settings that the failure reads, or that its message names
+        self.assumed = False  # nothing but the log says that the launch as typed fails
         self.contradictions: frozenset[str] = frozenset()  # between the traceback and the evaluation of the launch as typed
         self.replaced: frozenset[str] = frozenset()  # typed values that the launch as it is does not keep either
 
@@ -171,6 +172,7 @@ class _Searcher:
             if evaluation.raised is not None:
                 self.told = told_settings(evaluation.raised, context)
                 self.contradictions = frozenset(evaluation.contradictions)
+                self.assumed = evaluation.raised.assumed
             self.replaced = frozenset(c.field for c in silent_changes(evaluation, context.options, args))
         if evaluation.raised is None and not evaluation.why:
             past = not any(self.target.holds(p.site) for p in evaluation.possible)
@@ -190,7 +192,9 @@ class _Searcher:
         again = evaluator.evaluate(args, self.target.trail)
         if not set(again.contradictions) <= self.contradictions:
             return False  # a test on the way surely comes out otherwise now
-        return again.raised is not None and self.target.holds(again.raised.site)
+        if again.raised is None or not self.target.holds(again.raised.site):
+            return False
+        return self.assumed or not again.raised.assumed  # else the statement surely failed before, and only the log says so now
 
     def enough(self, node: _Node) -> int:
         """How many patches with the same edits but for their values are wanted: one that is proved and loses nothing will do,
