@@ -21,7 +21,7 @@ _GAP_IN_TEXT = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _ENTRY = ("id", "category", "rank", "means", "where", "remedy", "gather", "matches", "not")
 _WHERE = (
     *("exceptions", "messages", "files", "functions", "sites", "log", "absent"),
-    *("phases", "kinds", "signals", "seconds"),
+    *("phases", "kinds", "signals", "seconds", "ranks", "more"),
 )
 _TRY = ("field", "fields", "variable", "value", "compute", "costs")
 
@@ -61,7 +61,7 @@ class FailureReader(TableReader):
         self.check_schema("figure")
         found = []
         for i, item in enumerate(self.tables("figure", ("lines", "take", "over"))):
-            phrases = self.phrases(f"figure[{i}].lines", item.get("lines", []), needed=True)
+            phrases = self.phrases(f"figure[{i}].lines", item.get("lines", []), needed=True, alone=True)
             take, over = item.get("take", "last"), item.get("over", "min")
             if take not in ("first", "last"):
                 raise self.fail(f"figure[{i}].take", "must be first or last")
@@ -111,21 +111,31 @@ class FailureReader(TableReader):
             raise self.fail(f"{key}.signals", "must be a list of numbers")
         made = Where(
             exceptions=texts("exceptions"),
-            messages=self.phrases(f"{key}.messages", item.get("messages", [])),
+            messages=self.phrases(f"{key}.messages", item.get("messages", []), alone="exceptions" not in item),
             files=texts("files"),
             functions=texts("functions"),
             sites=texts("sites"),
-            log=self.phrases(f"{key}.log", item.get("log", [])),
-            absent=self.phrases(f"{key}.absent", item.get("absent", [])),
+            log=self.phrases(f"{key}.log", item.get("log", []), alone=True),
+            absent=self.phrases(f"{key}.absent", item.get("absent", []), alone=True),
             phases=texts("phases"),
             kinds=cast(tuple[FailureKind, ...], kinds),
             signals=tuple(self.check_int(f"{key}.signals[{i}]", s, 1, 64) for i, s in enumerate(signals)),
             seconds=None if seconds is None else self.check_int(f"{key}.seconds", seconds, 1, 10**6),
+            ranks=texts("ranks"),
+            more=self.pairs(f"{key}.more", item.get("more", [])),
         )
         told = (made.exceptions, made.messages, made.files, made.functions, made.sites, made.log, made.kinds, made.signals)
         if not any(told):
             raise self.fail(key, "says nothing that a failure could be known by")
         return made
+
+    def pairs(self, key: str, value: object) -> tuple[tuple[str, str], ...]:
+        if not isinstance(value, list):
+            raise self.fail(key, "must be pairs of gaps")
+        found = [self.check_texts(f"{key}[{i}]", pair, needed=True) for i, pair in enumerate(value)]
+        if any(len(pair) != 2 for pair in found):
+            raise self.fail(key, "must be pairs of gaps")
+        return tuple((pair[0], pair[1]) for pair in found)
 
     def remedy(self, key: str, item: object) -> Remedy:
         if not isinstance(item, dict):
@@ -174,11 +184,11 @@ class FailureReader(TableReader):
             raise self.fail(key, f"must be a whole number from {least} to {most}")
         return value
 
-    def phrases(self, key: str, value: object, needed: bool = False) -> tuple[Phrase, ...]:
+    def phrases(self, key: str, value: object, needed: bool = False, alone: bool = False) -> tuple[Phrase, ...]:
         found = []
         for i, text in enumerate(self.check_texts(key, value, needed)):
             try:
-                found.append(read_phrase(text))
+                found.append(read_phrase(text, alone))
             except ValueError as error:
                 raise self.fail(f"{key}[{i}]", str(error)) from error
         return tuple(found)

@@ -12,8 +12,11 @@ _GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]{0,30})(?::(?P<kind>[a-z]+))?\}")
 _LEAST_LITERAL = 3  # letters and digits, so that a phrase does not match everything
 
 
-def read_phrase(text: str) -> Phrase:
-    """`{name}` and `{name:kind}` are gaps, `{{` and `}}` are braces; runs of blanks are one. Raises ValueError."""
+def read_phrase(text: str, alone: bool = False) -> Phrase:
+    """`{name}` and `{name:kind}` are gaps, `{{` and `}}` are braces; runs of blanks are one. Raises ValueError.
+
+    `alone`: nothing else narrows where it is looked for, so that it needs some text of its own.
+    """
     parts: list[str | Gap] = []
     literal = ""
     at = 0
@@ -46,7 +49,8 @@ def read_phrase(text: str) -> Phrase:
         raise ValueError("a gap's name stands twice")
     if len(parts) > 2 * MAX_GAPS:
         raise ValueError(f"it has more than {MAX_GAPS} gaps")
-    if sum(c.isalnum() for part in parts if isinstance(part, str) for c in part) < _LEAST_LITERAL:
+    literal = "".join(part for part in parts if isinstance(part, str))
+    if not literal.strip() or (alone and sum(c.isalnum() for c in literal) < _LEAST_LITERAL):
         raise ValueError("it has hardly any text of its own")
     return Phrase(text, tuple(parts))
 

@@ -52,6 +52,8 @@ class Where:
     kinds: tuple[FailureKind, ...] = ()
     signals: tuple[int, ...] = ()
     seconds: int | None = None  # at least so long in the last phase
+    ranks: tuple[str, ...] = ()  # patterns: a failing rank
+    more: tuple[tuple[str, str], ...] = ()  # pairs of gaps: what stands in the first is a larger number
 
 
 @dataclass(frozen=True)
