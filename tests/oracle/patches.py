@@ -2,8 +2,8 @@
 
 Launches that the real validation refuses are repaired offline, once with the facts of the host and the model's config, once
 with log, source and command line alone. The real validation is asked about the first three patches, and about the first
-without each of its edits. What else would have been possible is asked by brute force (`brute.py`), only where ours gives no
-patch, a wrong one, or one that removes or loses something typed.
+without each of its edits. What else would have been possible is asked by brute force (`brute.py`), only where none of ours
+passes with two edits, or each of them removes or loses something typed.
 
 With --raw the results are kept in a file, from which an interrupted run goes on.
 """
@@ -114,7 +114,6 @@ def judge_case(
         "failure": {k: real.get(k) for k in ("outcome", "exception", "message")},
         "frame": {k: (real.get("frame") or {}).get(k) for k in ("file", "first", "text")},
     }
-    wanted: set[str] = set()
     for mode, ours in proposed.items():
         patches = [_ask_patch(case, p, asker, asked) for p in ours.patches[:3]]
         if patches and patches[0]["ok"]:
@@ -124,16 +123,10 @@ def judge_case(
             patches[0]["left_out"] = [a["outcome"] == "ok" for a in answers]
         told = {k: v for k, v in asdict(replace(ours, patches=())).items() if k != "patches"}
         raw[mode] = {**told, "patches": patches}
-        first = patches[0] if patches else None
-        if first is None or not first["ok"] or len(first["edits"]) > 2:
-            wanted.add("repair")
-        if first is None or not first["ok"] or first["removes"]:
-            wanted.add("nothing_removed")
-        if first is None or not first["ok"] or first["lost"]:
-            wanted.add("all_kept")
+    wanted = [kind for kind in ("repair", "nothing_removed", "all_kept") if not within_two(raw, kind)]
     if wanted:
         found = repair(asker, parser, case.argv, real, frozenset(wanted), cap)
-        raw["brute"] = {"wanted": sorted(wanted), **asdict(found)}
+        raw["brute"] = {"wanted": wanted, **asdict(found)}
     return raw
 
 
