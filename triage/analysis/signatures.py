@@ -12,6 +12,7 @@ from triage.model import Failure, Frame, Log, LogRecord, Phrase, SaidLine, Signa
 MAX_SAID = 300  # characters of a quoted line
 MAX_HOLE = 120  # characters of a gap's text inside a sentence
 _GAP = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
+_BRACKETS = re.compile(r" \([^()]*\)")
 _SENTENCE = re.compile(r"(?<=[.;])\s+")
 
 
@@ -34,12 +35,16 @@ def find_signatures(signatures: Sequence[Signature], log: Log, failure: Failure)
 
 
 def fill_text(text: str, holes: Mapping[str, str]) -> str:
-    """A text of a signature with its gaps filled; a sentence of which one is not known is left out."""
+    """A text of a signature with its gaps filled; brackets in which one is not known, else the sentence, are left out."""
     kept: list[str] = []
-    for sentence in _SENTENCE.split(text):
-        if all(name in holes for name in _GAP.findall(sentence)):
+    for sentence in _SENTENCE.split(_BRACKETS.sub(lambda m: m[0] if _is_filled(m[0], holes) else "", text)):
+        if _is_filled(sentence, holes):
             kept.append(_GAP.sub(lambda m: _clean(holes[m[1]]), sentence))
     return " ".join(kept)
+
+
+def _is_filled(text: str, holes: Mapping[str, str]) -> bool:
+    return all(name in holes for name in _GAP.findall(text))
 
 
 def read_run(log: Log, failure: Failure) -> tuple[LogRecord, ...]:
@@ -92,6 +97,14 @@ class _Reader:
             if told is None:
                 return None
             weight, holes = told
+        if where.lines:
+            seen_in = next(
+                (f for p in where.lines for t in self.frames if (f := find_phrase(p, flatten_text(t.text))) is not None), None
+            )
+            if seen_in is None:
+                return None
+            weight += 1
+            holes = {**seen_in, **holes}
         for phrase in where.log:
             seen = self.look(phrase)
             if seen is None:

@@ -20,7 +20,7 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9.]+)*")
 _GAP_IN_TEXT = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _ENTRY = ("id", "category", "rank", "means", "where", "remedy", "gather", "matches", "not")
 _WHERE = (
-    *("exceptions", "messages", "files", "functions", "sites", "log", "absent"),
+    *("exceptions", "messages", "files", "functions", "sites", "lines", "log", "absent"),
     *("phases", "kinds", "signals", "seconds", "ranks", "more"),
 )
 _TRY = ("field", "fields", "variable", "value", "compute", "costs")
@@ -92,7 +92,7 @@ class FailureReader(TableReader):
             remedy=self.remedy(f"{key}.remedy", item.get("remedy")),
             gather=self.check_texts(f"{key}.gather", item.get("gather", []), needed=False),
         )
-        known = {gap for w in where for phrase in (*w.messages, *w.log) for gap in phrase.gaps}
+        known = {gap for w in where for phrase in (*w.messages, *w.lines, *w.log) for gap in phrase.gaps}
         for text in (made.means, made.remedy.text, *made.gather, *(t.value or "" for t in made.remedy.tries)):
             for gap in _GAP_IN_TEXT.findall(text):
                 if gap not in known:
@@ -115,6 +115,7 @@ class FailureReader(TableReader):
             files=texts("files"),
             functions=texts("functions"),
             sites=texts("sites"),
+            lines=self.phrases(f"{key}.lines", item.get("lines", []), alone=True),
             log=self.phrases(f"{key}.log", item.get("log", []), alone=True),
             absent=self.phrases(f"{key}.absent", item.get("absent", []), alone=True),
             phases=texts("phases"),
@@ -124,8 +125,8 @@ class FailureReader(TableReader):
             ranks=texts("ranks"),
             more=self.pairs(f"{key}.more", item.get("more", [])),
         )
-        told = (made.exceptions, made.messages, made.files, made.functions, made.sites, made.log, made.kinds, made.signals)
-        if not any(told):
+        told = (made.exceptions, made.messages, made.files, made.functions, made.sites, made.lines, made.log)
+        if not any((*told, made.kinds, made.signals)):
             raise self.fail(key, "says nothing that a failure could be known by")
         return made
 

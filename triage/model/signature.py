@@ -46,6 +46,7 @@ class Where:
     files: tuple[str, ...] = ()  # patterns of a frame's path: of its end, "/" in front
     functions: tuple[str, ...] = ()  # patterns of a frame's function
     sites: tuple[str, ...] = ()  # patterns as in `files`, of the innermost frame inside the engine
+    lines: tuple[Phrase, ...] = ()  # in the source line of a frame, as printed
     log: tuple[Phrase, ...] = ()  # in records of the same run
     absent: tuple[Phrase, ...] = ()  # in no record of the same run
     phases: tuple[str, ...] = ()  # the last one reached
@@ -79,7 +80,8 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Signature:
-    """One known kind of failure. Texts may hold {gaps} of its phrases: a sentence whose gap was not filled is left out."""
+    """One known kind of failure. Texts may hold {gaps} of its phrases: what is in brackets, or else the
+    sentence, is left out where a gap in it was not filled."""
 
     id: str
     category: str
