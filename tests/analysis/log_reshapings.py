@@ -204,6 +204,16 @@ def escaped(text: str) -> bytes:
     return ("error: " + json.dumps(text.rstrip("\n"))[1:-1]).encode()
 
 
+def newest_first(text: str) -> bytes:
+    """As a viewer of collected logs shows them, with its own clock and level."""
+    lines = [f"ERROR 2026-05-11T23:23:{i // 60:02d}.{i:06d}Z {line}".rstrip() for i, line in enumerate(lines_of(text))]
+    return "\n".join(reversed(lines)).encode()
+
+
+def newest_first_without_clock(text: str) -> bytes:
+    return "\n".join(reversed(lines_of(text[text.rindex("Traceback (") :]))).encode()
+
+
 RESHAPINGS: dict[str, Reshape] = {
     "export": export,
     "export-blocks": export_of_blocks,
@@ -228,4 +238,5 @@ RESHAPINGS: dict[str, Reshape] = {
     "curly": curly,
     "one-line": one_line,
     "escaped": escaped,
+    "newest-first": newest_first,
 }

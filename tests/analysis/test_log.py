@@ -268,6 +268,15 @@ def test_one_line_of_200_megabytes() -> None:
         "(" * 30000,
         "Loading" + " " * 30000,
         "1" * 30000 + " ",
+        'Traceback (most recent call last): File "a", line 1, in f x ' + " ^" * 20000 + " y",
+        "Traceback (most recent call last): " + 'File "' * 8000,
+        'Traceback (most recent call last):\\n  File "a", line 1' + "\\n" * 15000,
+        "│ " + "a/" * 15000 + ":1 in",
+        "╭" + "─" * 300 + " Traceback (most recent call last) " + "─" * 30000,
+        "{" + " " * 30000 + '"',
+        "{ " * 15000 + '"a": 1}',
+        "    MESSAGE=" + " " * 30000,
+        "2026-05-11T23:23:32.1Z stderr P " + "x" * 30000,
     ],
 )
 def test_lines_made_to_blow_up_a_pattern_are_read(line: str) -> None:

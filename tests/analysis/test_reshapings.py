@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_framings import FRAMINGS, LOGS, REPO, frame
-from log_reshapings import RESHAPINGS, rich_box, terminal
+from log_reshapings import RESHAPINGS, newest_first_without_clock, rich_box, terminal
 
 from triage.analysis.failure import find_failure
 from triage.analysis.log import read_log
@@ -69,6 +69,14 @@ def test_four_ranks_are_one_failure(name: str) -> None:
     failure = find(RESHAPINGS[name](text))
     check_same(failure, find(text), name)
     assert failure.ranks == ("TP0", "TP1", "TP2", "TP3")
+
+
+@pytest.mark.parametrize("source", sorted(set(TEXTS) - {name for name in TEXTS if "model-missing" in name}))
+def test_a_traceback_that_stands_on_its_head(source: str) -> None:
+    text = TEXTS[source]
+    failure = find(newest_first_without_clock(text))
+    check_same(failure, find(text), "newest-first")
+    assert failure.first is not None and failure.last is not None and failure.first <= failure.last
 
 
 def labelled() -> list[str]:

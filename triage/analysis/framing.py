@@ -44,7 +44,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("cri", rf"(?P<clock>{_DATE}T{_TIME}{_ZONE}) (?P<stream>stdout|stderr) [FP] "),
     ("pod", r"\[(?P<stream>pod/[^\]\s]{1,300})\] ?"),
     ("ray", r"\((?P<stream>(?:[\w.:<>-]{1,120} )?pid=\d{1,10}(?:, ip=[\w.:%-]{1,64})?)\) ?"),
-    ("launcher", r"\[(?P<stream>default\d{1,6}|\d{1,6},\d{1,6})\](?:<std(?:out|err)>)?: ?"),
+    ("launcher", r"\[(?P<stream>default\d{1,6}|\d{1,6},\d{1,6})\](?:<std(?:out|err)>)?:"),
     ("torchrank", r"\[(?P<rank>rank\d{1,6})\]: ?(?!\[)"),
     (
         "sglang",
@@ -60,7 +60,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         "pylogging",
         rf"(?P<clock>{_DATE} {_TIME})(?: - [\w.<>]{{1,120}})? - (?P<level>{_LEVELS}) -(?: |$)",
     ),
-    ("collector", rf"(?P<level>{_LEVELS}) {{1,8}}(?P<clock>{_DATE}[ T]{_TIME}{_ZONE}) "),
+    ("collector", rf"(?P<level>{_LEVELS}) {{1,8}}(?P<clock>{_DATE}[ T]{_TIME}{_ZONE})(?: |$)"),
     ("vllm", rf"(?P<level>{_LEVELS}) (?P<clock>\d\d-\d\d {_TIME}) \[?[\w./]{{1,80}}\.py:\d{{1,6}}\] "),
     ("iso", rf"\[?(?P<clock>{_DATE}[ T]{_TIME}{_ZONE})\]?(?: |$)"),
     ("rich", rf"\[(?P<clock>\d\d/\d\d/\d\d {_TIME})\] (?P<level>{_LEVELS}) {{1,8}}"),

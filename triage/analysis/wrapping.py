@@ -26,6 +26,7 @@ _BEGINS = re.compile(
     r"|(?:DEBUG|INFO|WARNING|ERROR)\b|usage: "
 )
 _INSIDE = re.compile(r' {4,200}[\^~]|  File "')
+_NAMED_FRAME = re.compile(r'File "[^"]*", line \d+, in \S+$')
 _WHOLE_FRAME = re.compile(r'File "[^"]*", line \d+(?:, in \S.*)?\s*$')
 _FRAME = re.compile(
     r'File ["“](?P<path>[^"”\n]{0,4096})["”], line (?P<line>\d{1,9})(?:, in(?: (?P<function>[^\s"]{1,300}))?(?= |$))?'
@@ -36,7 +37,6 @@ _ERROR = re.compile(
 _ERROR_LINE = re.compile(r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Exit|Interrupt|Warning|Timeout)(?:: |$)")
 _SAMPLE = 2000  # lines that tell which layers are common
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3,9}")
-_CARETS = re.compile(r"(?:\s+[\^~]{2,2000}|\s+[\^~])+\s*$")
 _BOLD = re.compile(r"\*\*([A-Za-z]\w{0,60})\*\*")
 _TAG_LOST = re.compile(r'File "[^"]{0,4096}", line \d{1,9}, in\s*$')
 _DUNDERS = (
@@ -55,11 +55,27 @@ def restore_lines(lines: Sequence[Carried]) -> list[Carried]:
 
 
 def _is_reversed(lines: Sequence[Carried]) -> bool:
-    """Whether the newest line comes first, as viewers of collected logs give them: by the clock in front of each line."""
+    """Whether the newest line comes first, as viewers of collected logs give them: by the clock in front of each line, or
+    where a traceback stands on its head."""
     clocks = [match[0] for line in lines if (match := _CLOCK.search(line.text[:80]))]
-    if len(clocks) < 5 or len(clocks) * 10 < sum(bool(line.text.strip()) for line in lines) * 9 or clocks[0] <= clocks[-1]:
+    if clocks and clocks[0][:19] < clocks[-1][:19]:
         return False
-    return all(a >= b for a, b in pairwise(clocks))
+    told = len(clocks) >= 5 and len(clocks) * 10 >= sum(bool(line.text.strip()) for line in lines) * 9
+    if told and clocks[0] > clocks[-1] and all(a >= b for a, b in pairwise(clocks)):
+        return True
+    return _stands_on_its_head([line.text for line in lines[-_SAMPLE:]])
+
+
+def _stands_on_its_head(texts: Sequence[str]) -> bool:
+    """Whether frames stand between an exception's line above and the header below, and nowhere the other way round."""
+    files = [i for i, text in enumerate(texts) if 'File "' in text]
+    headers = [i for i, text in enumerate(texts) if HEADER in text]
+    near = set(files)
+    if not headers or any({i + 1, i + 2, i + 3} & near for i in headers):
+        return False
+    first = next((i for i in files if i < headers[0]), None)
+    above = [strip_layers(text) for text in texts[max(0, first - 3) : first]] if first is not None else []
+    return any(_ERROR_LINE.match(text) for text in above) and bool({headers[0] - 1, headers[0] - 2, headers[0] - 3} & near)
 
 
 # ---------------------------------------------------------------- many lines in one
@@ -114,11 +130,17 @@ def _split_frames(text: str) -> Iterator[str]:
             source, rest = (rest[: error.start()], rest[error.start() :]) if error else (rest, "")
         else:
             source, rest = rest, ""
-        source = _CARETS.sub("", " " + source).strip()
+        source = _strip_carets(source)
         if source:
             yield f"    {source}"
         if rest:
             yield rest
+
+
+def _strip_carets(source: str) -> str:
+    """A source line without the marks that were printed under it."""
+    bare = source.rstrip(" ^~")
+    return source if source[len(bare) : len(bare) + 1] in ("^", "~") else bare
 
 
 # ---------------------------------------------------------------- a terminal's width
@@ -148,8 +170,9 @@ def _find_width(lines: Sequence[Carried]) -> int | None:
     No line is longer, several have exactly this width, and after these hardly a line stands that could only begin a
     message; or a line of a traceback is cut just there.
     """
-    counts = Counter(_cells(line.text) for line in lines if line.text.strip())
-    width = max(counts, default=0)
+    if any(len(line.text) > _MAX_WIDTH for line in lines):
+        return None
+    width = max((_cells(line.text) for line in lines), default=0)
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
         return None
     full: set[str] = set()
@@ -171,7 +194,7 @@ def _find_width(lines: Sequence[Carried]) -> int | None:
             torn = torn or bool(name_layers(text) & transports)
             torn = torn or (cells == width and bare.startswith("    ") and bool(_INSIDE.match(bare_third)))
             torn = torn or (cells == width and bare.startswith('  File "') and bare_third.startswith("    "))
-        if cells == width:
+        if cells == width and not _NAMED_FRAME.search(text):  # a frame's line ends by itself, its source follows
             full.add(text)
             inside += (text[-1] + after.text[0]).isalnum()
             begun += _begins(after.text, text)
