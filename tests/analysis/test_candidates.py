@@ -36,6 +36,7 @@ class Args:
     switch: bool = False
     text: str = "t"
     other_port: int | None = None
+    max_rank: int | None = None
 
     def __post_init__(self):
         if self.kind == "auto":
@@ -52,6 +53,7 @@ CHECK
         parser.add_argument("--switch", action="store_true")
         parser.add_argument("--text", type=str, default="t")
         parser.add_argument("--other-port", type=int)
+        parser.add_argument("--max-rank", type=int)
 
     @classmethod
     def from_cli_args(cls, args):
@@ -149,6 +151,11 @@ def test_a_port_is_one_beside_the_servers_own() -> None:
         "30002",
         "30003",
     ]
+
+
+def test_a_maximum_leaves_room() -> None:
+    assert values(candidates("assert self.max_rank"), "--max-rank")[0] == "16"
+    assert values(candidates("assert self.size"), "--size")[0] == "1"
 
 
 def test_protected_settings_need_consent() -> None:

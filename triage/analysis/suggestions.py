@@ -21,6 +21,8 @@ Resolve = Callable[[str, ast.expr], Value]
 MAX_MESSAGE = 4000
 _ORDERED = 0.1  # a bound, against a value that is asked for by name
 _FAR = 0.3  # a constant elsewhere in the functions on the way, against one in the failing tests
+_SMALL = (1, 2, 3, 4, 8)
+_ROOMY = (16, 8, 64, 4, 2, 1)  # for a maximum: hardly anyone means one of 1
 _NUMBER = re.compile(r"-?\d{1,9}")
 
 
@@ -269,6 +271,8 @@ def value_texts(option: Option, known: Value, hints: Hints) -> list[tuple[str, f
             offer(choice, 0.0 if choice == default and cost < 0.1 else min(cost, 0.15) if choice == default else cost)
     elif flag.type == "int" or (flag.type not in ("str", "float") and any(isinstance(c, int) for c in compared)):
         _offer_numbers(offer, known, default, compared, hints.exact.get(name, frozenset()), hints)
+        for place, number in enumerate(_ROOMY if name.startswith("max_") or "_max_" in name else _SMALL):
+            offer(number, 0.3 + 0.02 * place)
         for place, number in enumerate(n for n in hints.assigned.get(name, ()) if isinstance(n, int)):
             offer(number, 0.05 + 0.03 * place)
         low = lowest(option)
@@ -342,8 +346,6 @@ def _offer_numbers(
             offer(value, cost)
     if isinstance(default, int) and not isinstance(default, bool):
         offer(default, 0.1)
-    for value in (1, 2, 3, 4, 8):
-        offer(value, 0.3 + 0.02 * value)
 
 
 def typed_numbers(texts: Sequence[str | None]) -> tuple[int, ...]:
