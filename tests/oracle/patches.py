@@ -261,7 +261,7 @@ def measure(
             cases = [Case(facts, tuple(argv)) for facts, *argv in raw["cases"]]
         else:
             known[(raw["facts_name"], *raw["argv"])] = raw
-    if len(cases) < launches:
+    if not cases:
         cases = failing_launches(release, launches, seed)
         _keep(raw_file, {"release": release, "seed": seed, "cases": [[c.facts, *c.argv] for c in cases]})
     repairer = Repairer(release, cases)
