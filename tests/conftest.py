@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,19 @@ os.environ.setdefault("TRIAGE_CACHE", "off")  # a test never sees an answer that
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lab: needs root and lab hosts (TRIAGE_SHARED)")
+    config.addinivalue_line(
+        "markers", "abuse(*numbers): shows that these numbers of the fault list (tests/ABUSE.md) are survived"
+    )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The numbers of the fault list that a test names, by its name (`test_NN_...`) or by marker, go into every junit file."""
+    named = re.match(r"test_(\d\d?)_", item.name)
+    if named:
+        item.add_marker(pytest.mark.abuse(int(named[1])))
+    numbers = sorted({int(n) for mark in item.iter_markers("abuse") for n in mark.args})
+    if numbers:
+        item.user_properties.append(("abuse", " ".join(map(str, numbers))))
 
 
 # ---------------------------------------------------------------- several processes

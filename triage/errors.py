@@ -48,8 +48,20 @@ class ServiceError(TriageError):
     """The unit or command is missing, unreadable, or in a form that triage cannot patch."""
 
 
+class NeverRun(ServiceError):
+    """The service has not run yet: there is no log of it."""
+
+
 class EngineError(TriageError):
     """The server's package cannot be found or read where the launch says it is."""
+
+
+class PackageMissing(EngineError):
+    """The launch's interpreter works and does not have the package. `python` names the interpreter."""
+
+    def __init__(self, message: str, python: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.python = python
 
 
 class CaptureError(TriageError):

@@ -82,6 +82,10 @@ def find_command(name: str) -> Callable[[Namespace], int]:
             from triage.cli.live import undo_session
 
             return undo_session
+        case "doctor":
+            from triage.cli.doctor import examine_target
+
+            return examine_target
         case "demo":
             from triage.cli.demo import run_demo
 

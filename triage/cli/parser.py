@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_report(commands)
     _add_undo(commands)
+    _add_doctor(commands)
     _add_demo(commands)
     return parser
 
@@ -198,6 +199,17 @@ def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
 def _add_undo(commands: Commands) -> None:  # type: ignore[valid-type]
     parser = _add_command(commands, "undo", "put the unit back exactly as it was before the last session")
     _add_target(parser)
+
+
+def _add_doctor(commands: Commands) -> None:  # type: ignore[valid-type]
+    parser = _add_command(
+        commands,
+        "doctor",
+        "what triage can and cannot do for a server, and what to do about it",
+        "Changes nothing. Exit code 0: all that `run` needs is there; 1: something that it needs is missing.",
+    )
+    _add_target(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_demo(commands: Commands) -> None:  # type: ignore[valid-type]

@@ -11,7 +11,7 @@ from triage.engines.facts import build_facts
 from triage.engines.hub import read_cached_config
 from triage.engines.probes import FACTS, LOCATE, build_probe, read_answer
 from triage.engines.rehearsal import Interpreter, build_rehearsal
-from triage.errors import CommandTimeout, EngineError, FileError
+from triage.errors import CommandTimeout, EngineError, FileError, PackageMissing
 from triage.model import MASK, Command, Facts, JsonValue, Launch, ModelConfig
 from triage.protocols import EngineInstall, EngineProfile, Host
 from triage.redact import mask_args, mask_env
@@ -104,11 +104,12 @@ class ProfileEngine:
         if not places:
             problem = answer.get("problem")
             why = f" ({problem})" if isinstance(problem, str) else ""
-            raise EngineError(f"no package {package} in the Python of this launch, {found.python}{why}", hint=hint)
+            raise PackageMissing(f"no package {package} in the Python of this launch, {found.python}{why}", found.python, hint)
         usable = [p for p, is_dir in zip(places, folders if isinstance(folders, list) else (), strict=False) if is_dir]
         named = [p for p in usable if posixpath.basename(p) == package]
         if not named:
-            raise EngineError(f"{package} of {found.python} is at {places[0]}, which is not a folder of that name", hint=hint)
+            text = f"{package} of {found.python} is at {places[0]}, which is not a folder of that name"
+            raise PackageMissing(text, found.python, hint)
         versions = _texts(answer.get("packages"))
         wanted = _normalize(self._profile.distribution)
         return EngineInstall(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from triage.model.base import MASK, SCHEMA, Certainty, FailureKind, JsonValue, OutcomeName
 from triage.model.change import Command, CommandResult, Plan, RemoveFile, RunCommand, Secret, Step, WriteFile
 from triage.model.diagnosis import Cause, Constraint, Diagnosis, Edit, Evidence, Patch, Unknown
+from triage.model.doctor import Ability, Checkup, DoctorCheck
 from triage.model.failure import Failure, Frame, Log, LogGap, LogRecord, PhaseSpan, Raised, SetAside
 from triage.model.foresight import Foreseen, Foresight
 from triage.model.launch import CaptureMeta, ExitStatus, Facts, Launch, ModelConfig
@@ -47,17 +48,20 @@ from triage.model.source import (
 __all__ = [
     "MASK",
     "SCHEMA",
+    "Ability",
     "Atom",
     "AtomKind",
     "Attempt",
     "CaptureMeta",
     "Cause",
     "Certainty",
+    "Checkup",
     "Command",
     "CommandResult",
     "Constraint",
     "Declaration",
     "Diagnosis",
+    "DoctorCheck",
     "Edit",
     "Evidence",
     "ExitStatus",

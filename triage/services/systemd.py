@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from triage.argv import edit_words
-from triage.errors import HostError, ServiceError
+from triage.errors import HostError, NeverRun, ServiceError
 from triage.model import (
     Command,
     Edit,
@@ -213,7 +213,7 @@ class SystemdService:
         for record in parse_export(self._read_journal(argv)):
             if found := record.fields.get(f"{user}INVOCATION_ID"):
                 return found.decode("ascii", "replace")
-        raise ServiceError(f"{self._unit} has not run yet: the journal of {self._host.name} knows no run of it")
+        raise NeverRun(f"{self._unit} has not run yet: the journal of {self._host.name} knows no run of it")
 
     def _read_journal(self, argv: tuple[str, ...]) -> bytes:
         command = Command(argv, timeout=120.0, max_output=MAX_LOG)
