@@ -28,7 +28,7 @@ def failing_launches(release: str, count: int, seed: int) -> list[Case]:
     with Asker(release, _HOST) as asker:  # a model that passes nowhere would be most of what fails
         alone = asker.screen([("--model-path", m) for m in model_names()])
     models = [m for m, a in zip(model_names(), alone, strict=True) if a["outcome"] == "ok"]
-    made = make_launches(actions, hosts, models, 2 * count + 40, seed)
+    made = make_launches(actions, hosts, models, 3 * count + 40, seed)
     refused: list[Case] = []
     by_parser: list[Case] = []
     for facts in sorted(hosts):
