@@ -146,6 +146,29 @@ def test_ranks_in_any_mix(text: str, count: int, form: str, data: st.DataObject)
     assert not failure.set_aside
 
 
+@pytest.mark.skipif(not CASES, reason=f"no labelled launches at {SHARED}")
+@given(st.sampled_from(CASES), st.integers(2, 5), st.data())
+@settings(max_examples=60, deadline=None)
+def test_ranks_that_write_into_each_other_without_tags(text: str, count: int, data: st.DataObject) -> None:
+    """As a logger's one message per rank arrives in pieces: only the header's line tells the rank."""
+    text = text[text.rindex("Traceback (") :].rstrip("\n").replace("\n\n", "\n")
+    plain = find(text)
+    lines = text.split("\n")
+    error = next(i for i, line in enumerate(lines) if i > 1 and not line.startswith(" "))
+    queues = {f"TP{i}": lines[1 : error + 1] for i in range(count)}
+    mixed = [f"[2026-05-11 23:23:32 {tag}] Scheduler hit an exception: {lines[0]}" for tag in queues]
+    while any(queues.values()):
+        tag = data.draw(st.sampled_from([t for t, queue in queues.items() if queue]))
+        take = data.draw(st.integers(1, 4))
+        mixed += queues[tag][:take]
+        del queues[tag][:take]
+    failure = find("\n".join(mixed))
+    assert plain.site is not None and failure.site is not None
+    assert failure.exception == plain.exception and failure.frames == plain.frames
+    assert failure.ranks == tuple(f"TP{i}" for i in range(count))
+    assert not failure.set_aside
+
+
 RICH = """\
 import sys
 sys.path.insert(0, {folder!r})

@@ -12,6 +12,8 @@ from triage.model import LogRecord
 _RECORD_LINES, _RECORD_CHARS = 5000, 1_000_000
 _EXCEPTION_LINE = re.compile(r"[A-Za-z_][\w.<>]{0,200}(?:\[[\w., ]{0,80}\])?(?::(?: |$)|$)")
 _ERROR_NAME = re.compile(r"[\w.<>]{0,200}(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Group)\b")
+_MIXED = 256  # tracebacks that may stand in each other
+_NUMBER = re.compile(r"\d{1,20}")
 _BARE_ERROR = re.compile(
     r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,100}(?:Error|Exception|Interrupt|Timeout|OutOfResources?)(?::(?: |$)|$)"
 )
@@ -96,6 +98,11 @@ class _Open:
             return bool(_ERROR_NAME.match(text) and _EXCEPTION_LINE.match(text))
         return bool(_EXCEPTION_LINE.match(text))
 
+    def goes_on_as(self, other: _Open, text: str) -> bool:
+        """Whether the other record has this text where this one ends; errors of ranks differ in numbers."""
+        theirs = other.lines[len(self.lines)]
+        return theirs == text or (self.ends_frames(text) and _NUMBER.sub("#", theirs) == _NUMBER.sub("#", text))
+
     @property
     def last_bare(self) -> str:
         return next((line.strip() for line in reversed(self.lines) if line.strip()), "")
@@ -148,14 +155,16 @@ class RecordBuilder:
     def __init__(self) -> None:
         self._open: dict[tuple[str, str | None], _Open] = {}
         self._latest: dict[str, _Open] = {}
+        self._headed: dict[str, list[_Open]] = {}  # of each stream the tracebacks that began one right after the other
         self._done: list[_Open] = []
 
     def add(self, number: int, line: Line) -> None:
         """Put a line to the record that it goes on with, or begin one."""
         if line.stamp is None and not line.single:
             latest = self._latest.get(line.stream)
-            if latest is not None and latest.takes(line):
-                latest.add(number, line)
+            chosen = self._choose(latest, line) if latest is not None else None
+            if chosen is not None and chosen.takes(line):
+                chosen.add(number, line)
                 return
         elif not line.single:
             same = self._open.get((line.stream, line.rank))
@@ -170,11 +179,35 @@ class RecordBuilder:
         if not line.single:
             self._open[(line.stream, line.rank)] = record
             self._latest[line.stream] = record
+            headed = self._headed.setdefault(line.stream, [])
+            if HEADER not in line.text:
+                headed.clear()
+            elif len(headed) < _MIXED:
+                headed.append(record)
+
+    def _choose(self, latest: _Open, line: Line) -> _Open:
+        """The record that an untagged line belongs to where several ranks write the same traceback into each other.
+
+        What the record that is ahead has at the place where another one stands is the other one's.
+        """
+        group = self._headed.get(line.stream, [])
+        if len(group) < 2 or latest not in group:
+            return latest
+        ahead = max(group, key=lambda record: len(record.lines))
+        behind = [
+            record
+            for record in group
+            if record.phase == "frames" and len(record.lines) < len(ahead.lines) and record.goes_on_as(ahead, line.text)
+        ]
+        if behind:
+            return max(behind, key=lambda record: len(record.lines))
+        return ahead if ahead.phase == "frames" else latest
 
     def close_all(self) -> None:
         """Nothing after this goes on with what stood before."""
         self._open.clear()
         self._latest.clear()
+        self._headed.clear()
 
     def finish(self) -> tuple[LogRecord, ...]:
         return tuple(_finish_record(record) for record in self._done)
