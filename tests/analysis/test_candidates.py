@@ -141,6 +141,7 @@ def test_no_more_gpus_than_there_are() -> None:
     assert "64" not in values(candidates(check, "--size", "1", profile=profile, gpus=8), "--size")
     assert "64" in values(candidates(check, "--size", "1", "--count", "8", profile=profile, gpus=8), "--size")
     assert "64" in values(candidates(check, "--size", "1", profile=profile), "--size")
+    assert "6400" not in values(candidates(check.replace("64", "6400"), "--size", "1", profile=profile), "--size")
 
 
 def test_a_port_is_one_beside_the_servers_own() -> None:

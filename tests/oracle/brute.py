@@ -228,8 +228,8 @@ def values_of(action: Action, old: str | None) -> list[str]:
     elif action["type"] == "float" or isinstance(default, float):
         out = [str(n) for n in ([default] if default is not None else []) + list(_SHARES)]
     else:
-        out = [str(default)] if isinstance(default, str) else []
-        out += ["auto", "{}", "1"] if action["type"] in (None, "str") else ["{}"]
+        out = [str(default)] if isinstance(default, str) else []  # what a text could be nobody knows
+        out += [] if action["type"] in (None, "str") else ["{}"]
     return [t for t in dict.fromkeys(out) if t != old]
 
 

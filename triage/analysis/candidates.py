@@ -45,6 +45,7 @@ _DISTANCE, _MAX_DISTANCE = 0.3, 4.0
 _FEW = 4
 _TOLD = 0.2  # cost of what knowledge says that a flag means here
 _FOREIGN = 1.5  # more for a value of another kind of device where the device is not known
+_GPUS = 72  # of the largest machines
 _PORT = re.compile(r"(?:^|_)port$")
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
@@ -255,8 +256,8 @@ class _Maker:
             return [(str(own + n), 0.1 * n) for n in (1, 2, 3)] if isinstance(own, int) else []
         texts = value_texts(option, settings.get(option.field), self.hints)[:MAX_VALUES]
         nodes = settings.get(profile.nodes_field) if profile.nodes_field else 1
-        if option.field in profile.gpu_fields and self.facts.gpu_count and isinstance(nodes, int):
-            most = self.facts.gpu_count * max(1, nodes)
+        if option.field in profile.gpu_fields and isinstance(nodes, int):
+            most = (self.facts.gpu_count or _GPUS) * max(1, nodes)
             texts = [(text, cost) for text, cost in texts if not text.isdigit() or int(text) <= most]
         return texts
 
