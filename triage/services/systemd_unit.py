@@ -299,14 +299,14 @@ def _run_blocks(host: Host, argv: tuple[str, ...], marker: str, unit: str, scope
 
 
 def _parse_show(data: bytes) -> dict[str, str]:
-    lines = data.decode("utf-8", "surrogateescape").splitlines()
+    lines = data.decode("utf-8", "surrogateescape").split("\n")  # text may hold other characters that end lines
     return {k: v for k, equals, v in (line.partition("=") for line in reversed(lines)) if equals}
 
 
 def _parse_bus(data: bytes) -> dict[str, object]:
     names = ("ExecStart", "Environment", "EnvironmentFiles", "UnsetEnvironment", "PassEnvironment")
-    lines = data.decode("utf-8", "surrogateescape").splitlines()
-    if len(lines) < len(names):
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    if len(lines) <= len(names):
         return {}
     try:
         return {name: json.loads(line)["data"] for name, line in zip(names, lines, strict=False)}
@@ -317,7 +317,7 @@ def _parse_bus(data: bytes) -> dict[str, object]:
 def _parse_manager(data: bytes) -> dict[str, str]:
     """`systemctl show-environment`: NAME=value, odd values as $'...' with C escapes."""
     env: dict[str, str] = {}
-    for line in data.decode("utf-8", "surrogateescape").splitlines():
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
         name, equals, value = line.partition("=")
         if value.startswith("$'") and value.endswith("'"):
             words = split_words('"' + value[2:-1].replace('"', '\\"') + '"')

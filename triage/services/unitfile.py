@@ -10,6 +10,7 @@ _BLANK = " \t\n\r"
 _SIMPLE = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, '"': 34, "'": 39, "s": 32}
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@+-]+\Z")
 _PREFIX = "-@:+!|"
+_LINE_END = re.compile(r"\r\n|\n\r|[\n\r\0]")  # as systemd ends a line, whatever the editor wrote
 _REFERENCE = re.compile(r"\$(\$|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 
 
@@ -55,7 +56,7 @@ def parse_unit(text: str) -> tuple[Assignment, ...]:
     """Every assignment in order. Comment lines are passed over, inside a continuation too; a line without `=` is ignored."""
     found: list[Assignment] = []
     section, pending, began = "", None, 0
-    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+    for number, raw in enumerate(_LINE_END.split(text.removeprefix("\ufeff")), 1):
         line = raw.lstrip(_BLANK)
         if line[:1] in ("#", ";"):
             continue
