@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from triage.analysis.blame import trace_blame
 from triage.analysis.candidates import Context
 from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
@@ -21,6 +22,7 @@ from triage.analysis.phases import describe_phases, find_phases
 from triage.analysis.plugins import find_plugins
 from triage.analysis.silent import explain_patch, explain_silent
 from triage.analysis.source import find_sites
+from triage.analysis.unexplained import explain_unexplained
 from triage.analysis.witnesses import hear_log
 from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, Log, OutcomeName, Patch, PathCondition, Unknown
 from triage.protocols import Capture, EngineProfile
@@ -89,7 +91,7 @@ def _diagnose(
         if capture.source is not None:
             evidence += find_definitions(path, capture.source)
     if capture.source is None or capture.launch is None or failure.kind in ("signal", "timeout"):
-        return _without_patch(capture, profile, failure, path, evidence, unknowns)
+        return explain_unexplained(capture, profile, log, failure, path, evidence, unknowns, tried)
     return _explain(capture, profile, capture.launch, log, failure, path, evidence, unknowns, tried, lessons, limits)
 
 
@@ -122,7 +124,7 @@ def _explain(
     moved = path is not None and bool(path.sites) and not path.sites[-1].matches
     guessed = moved and (bool(evaluation.contradictions) or (evaluation.raised is not None and evaluation.raised.assumed))
     if not found.agrees or guessed:  # a source that changed since is believed only where it surely fails by itself
-        return _disagreement(capture, profile, failure, path, found, evidence, unknowns)
+        return _disagreement(capture, profile, log, failure, path, found, evidence, unknowns, tried, evaluators)
     evaluators.learn(evaluation.observed)
     for lesson in lessons:
         evaluators.learn({**_read_lesson(lesson, profile, evaluators), **evaluation.observed})
@@ -131,9 +133,11 @@ def _explain(
         evidence += explain_refused(failure.message, profile, options.by_name)
     constraints = find_constraints(path, failure, evaluation, options) if path is not None else ()
     settings = find_settings(evaluation, options, launch.args, launch.env, constraints, heard.values)
+    text = describe_cause(failure, constraints, settings, profile.name, capture.meta.engine_version)
+    blamed = trace_blame(failure.message, evaluation, options, launch.args) if failure.kind == "exception" else ()
     cause = Cause(
         "usage" if failure.kind == "usage" else "argument",
-        describe_cause(failure, constraints, settings, profile.name, capture.meta.engine_version),
+        " ".join((text, *blamed)),
         constraints,
         tuple(evidence),
     )
@@ -243,11 +247,14 @@ def _ask_hang(log: Log, profile: EngineProfile) -> list[Unknown]:
 def _disagreement(
     capture: Capture,
     profile: EngineProfile,
+    log: Log,
     failure: Failure,
     path: PathCondition | None,
     found: _Explained,
     evidence: list[Evidence],
     unknowns: list[Unknown],
+    tried: Sequence[Patch],
+    evaluators: Evaluators,
 ) -> Diagnosis:
     """The evaluation does not reach the failure: it lies behind validation, or the capture is not what ran."""
     evaluation = found.evaluation
@@ -262,43 +269,7 @@ def _disagreement(
         unknowns.append(Unknown("why validation failed", why, "check that --source and --launch are those of this run"))
     elif evaluation.verdict == "passes":
         evidence.append(Evidence("evaluation", "the argument validation of this launch passes; the failure comes after it"))
-    return _without_patch(capture, profile, failure, path, evidence, unknowns)
-
-
-def _without_patch(
-    capture: Capture,
-    profile: EngineProfile,
-    failure: Failure,
-    path: PathCondition | None,
-    evidence: Sequence[Evidence],
-    unknowns: Sequence[Unknown],
-) -> Diagnosis:
-    """A failure for which no argument constraint was found: say what the log alone proves."""
-    stages = {stage.call.rpartition(".")[2] for stage in profile.stages}
-    # by the log alone: the source may be another one
-    validating = any(f.file and f.function.rpartition(".")[2] in stages for f in failure.frames)
-    site = failure.site
-    where = f" at {site.file or site.path}:{site.line} in {site.function}" if site is not None else ""
-    if failure.kind == "usage":
-        category, text = "usage", f"The command line is refused by the argument parser: {failure.message}"
-    elif validating and failure.kind == "exception":
-        category, text = "argument", f"Argument validation raised {failure.exception}{where}."
-    elif failure.kind == "exception":
-        category = "runtime"
-        text = (
-            f"{failure.exception} was raised{where}, outside the argument validation: this failure is not a matter of flags that "
-            "contradict each other, and no change of flags is proposed for it."
-        )
-    elif failure.kind == "signal":
-        category, text = "signal", f"The server was ended by signal {failure.signal}. {failure.message}".strip()
-    else:
-        category, text = failure.kind, f"The server ended without a Python traceback. {failure.message}".strip()
-    if failure.kind in ("signal", "timeout", "exit"):
-        text = f"{text} {describe_phases(failure.phases)}".strip()
-    if failure.kind == "exception" and failure.message and category != "usage":
-        text += f' It says: "{failure.message.strip()[:300]}"'
-    cause = Cause(category, text, (), tuple(evidence))
-    return Diagnosis("no_patch", failure, path, cause, unknowns=tuple(unknowns[:MAX_UNKNOWNS]))
+    return explain_unexplained(capture, profile, log, failure, path, evidence, unknowns, tried, evaluators)
 
 
 __all__ = ["Limits", "diagnose", "find_trail"]

@@ -23,7 +23,7 @@ _WHERE = (
     *("exceptions", "messages", "files", "functions", "sites", "lines", "log", "absent"),
     *("phases", "kinds", "signals", "seconds", "ranks", "more"),
 )
-_TRY = ("field", "fields", "variable", "value", "compute", "costs")
+_TRY = ("field", "fields", "variable", "value", "compute", "joins", "costs")
 
 
 def read_failures(folder: Path) -> tuple[Signature, ...]:
@@ -160,7 +160,14 @@ class FailureReader(TableReader):
 
         field = optional("field")
         fields = (field,) if field else self.check_texts(f"{key}.fields", item.get("fields", []), needed=False)
-        made = Try(fields, optional("variable"), optional("value"), optional("compute"), optional("costs") or "")
+        made = Try(
+            fields,
+            optional("variable"),
+            optional("value"),
+            optional("compute"),
+            item.get("joins") is True,
+            optional("costs") or "",
+        )
         if bool(made.fields) == bool(made.variable):
             raise self.fail(key, "must name a field or a variable, and not both")
         if made.value is not None and made.compute is not None:

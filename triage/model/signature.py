@@ -68,6 +68,7 @@ class Try:
     variable: str | None = None
     value: str | None = None
     compute: str | None = None  # the name of a computation
+    joins: bool = False  # a value that the variable has already is kept, this one comes behind a comma
     costs: str = ""  # what the change takes from the user
 
 
