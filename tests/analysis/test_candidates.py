@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.small_server import PROFILE, TREE, evaluators
-from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates, turns_off
-from triage.analysis.evaluate import Evaluator, Place, Program
+from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates, told_settings, turns_off
+from triage.analysis.evaluate import Evaluator, Place, Program, Raised
 from triage.analysis.flags import read_flags
 from triage.analysis.patch import Target, find_patches
 from triage.analysis.suggestions import advice_of, assigned_constants, listed_in
@@ -200,6 +200,20 @@ def test_what_only_the_traceback_decided_stays_so(body: str, patched: set[str]) 
     context = Context(read_flags(evaluator, tree), PROFILE, tree, args, {})
     search = find_patches(lambda _env: evaluator, context, Target(trail, ("small/args.py", trail[-1].line, trail[-1].line)))
     assert {e.name for p in search.patches for e in p.edits} == patched
+
+
+@pytest.mark.parametrize("typed", ["a,b", "two words", "{}", "x1"])
+def test_a_failure_tells_of_the_value_that_its_message_holds(typed: str) -> None:
+    tree = MemoryTree({"small/__init__.py": b"", "small/args.py": HEAD.replace("CHECK", "").encode()})
+    evaluator = Evaluator(Program(tree, "small"), PROFILE, Facts(), {})
+    args = ("--text", typed, "--size", "3")
+    evaluator.evaluate(args)
+    failure = Raised(
+        "OSError", f"no file named {typed}, 3 tries", (), frozenset(), frozenset(), (frozenset({"kind"}),), "", assumed=True
+    )
+    context = Context(read_flags(evaluator, tree), PROFILE, tree, args, {})
+    assert told_settings(failure, context) == {"text"}
+    assert told_settings(replace(failure, assumed=False), context) == {"text", "kind"}
 
 
 def test_words_that_the_message_lists_are_values() -> None:

@@ -20,6 +20,7 @@ from triage.analysis.evaluate.values import Unknown
 from triage.analysis.flags import Option, Options, typed_text
 from triage.analysis.foreign import find_foreign, refused_flags
 from triage.analysis.suggestions import (
+    MAX_MESSAGE,
     Hints,
     advice_of,
     lowest,
@@ -122,7 +123,7 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
         fields.setdefault(name, 0.5)
     for name in sorted(hints.tested & context.options.by_field.keys()):
         fields.setdefault(name, 1.0)
-    for name in _named_by(hints.words, context, failure.assumed):
+    for name in _named_by(failure.message or "", context, failure.assumed):
         fields.setdefault(name, 1.0)
     near = sorted(fields.items(), key=lambda item: (item[1], item[0]))[:MAX_FIELDS]
     numbers = typed_numbers([typed_text(context.args, typed[n][1]) for n, _ in near if n in typed])
@@ -140,12 +141,14 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
     return sorted(out, key=_order)
 
 
-def _named_by(words: frozenset[str], context: Context, strict: bool) -> set[str]:
+def _named_by(message: str, context: Context, strict: bool) -> set[str]:
     """Typed settings of which a message has the name, the flag or the value; `strict`: a plain number alone does not count."""
     out: set[str] = set()
+    words = message_words(message)
     for name, (_option, spelling) in context.options.typed(context.args).items():
         value = typed_text(context.args, spelling) or name
-        if {name, spelling.lstrip("-")} & words or (value in words and not (strict and value.isdigit())):
+        no_word = not value.isalnum() and len(value) > 1 and value in message[:MAX_MESSAGE]
+        if no_word or {name, spelling.lstrip("-")} & words or (value in words and not (strict and value.isdigit())):
             out.add(name)
     return out
 
@@ -154,8 +157,9 @@ def told_settings(failure: Raised, context: Context) -> frozenset[str]:
     """Settings that a failure itself tells of: read in its test and the guards next to it, or named by its message. What
     hangs on many at once (a model's configuration) hangs on none of them."""
     message = failure.message or ""
-    named = _named_by(message_words(message), context, strict=True)
-    groups = [g for g in (failure.reads, failure.mentions, *failure.guards[:3]) if len(g) <= _FEW]
+    named = _named_by(message, context, strict=True)
+    guards = () if failure.assumed else failure.guards[:3]  # which lead to a call that fails for a reason of its own
+    groups = [g for g in (failure.reads, failure.mentions, *guards) if len(g) <= _FEW]
     return frozenset(named).union(advice_of(message, context.options), *groups)
 
 

@@ -190,6 +190,8 @@ class _Searcher:
             return False
         self.evaluations += 1
         again = evaluator.evaluate(args, self.target.trail)
+        if self.assumed and not set(again.contradictions) <= self.contradictions:
+            again = evaluator.evaluate(args, self.target.trail[-1:])  # another way may lead to the same call
         if not set(again.contradictions) <= self.contradictions:
             return False  # a test on the way surely comes out otherwise now
         if again.raised is None or not self.target.holds(again.raised.site):
@@ -349,8 +351,19 @@ class _Searcher:
             if (*key, 1, 0) in self.seen or key in self.skip:
                 continue
             self.evaluations += 1
-            evaluation = self.evaluator_for(env).evaluate(args)
-            if evaluation.verdict == "passes":
+            evaluator = self.evaluator_for(env)
+            evaluation = evaluator.evaluate(args)
+            good = evaluation.verdict == "passes"
+            if (
+                judged.patch.certainty != "proved"
+                and evaluation.raised is None
+                and not evaluation.why
+                and not evaluation.possible
+            ):
+                options = [self.context.options.find(e.name) for unit in units for e in unit]
+                node = _Node(0.0, units, frozenset(o.field for o in options if o is not None))
+                good = not self.only_supposed(node, evaluation, evaluator, args)
+            if good:
                 share = judged.score * len(units) / len(judged.units)
                 return judge(self.context, units, share, frozenset(), evaluation, args, env, self.replaced)
         return judged
@@ -371,6 +384,8 @@ def find_patches(
     for judged in ranked:
         if len(kept) >= limits.patches:
             break
+        if any(set(less.units) < set(judged.units) and less.sure <= judged.sure for less in ranked):
+            continue
         smallest = searcher.minimal(judged)
         if not any(set(k.units) <= set(smallest.units) for k in kept):
             kept.append(smallest)

@@ -15,6 +15,7 @@ SILENT = 3.5  # a typed value that is replaced without a word: nearly as bad as 
 GUESS = 2.0
 
 Unit = tuple[Edit, ...]
+_CERTAINTIES: tuple[Certainty, ...] = ("rehearsed", "proved", "likely", "guess")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class Judged:
     patch: Patch
     units: tuple[Unit, ...]
     lost: int  # what was asked for is lost by it, beyond what the launch as typed loses
+
+    @property
+    def sure(self) -> int:
+        """Lower is surer."""
+        return _CERTAINTIES.index(self.patch.certainty)
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -62,7 +68,7 @@ def judge(
         silent=silent,
     )
     score = cost + SILENT * len(counted) + (GUESS if certainty == "guess" else 0.0)
-    rank = ("proved", "likely", "guess").index(certainty)
+    rank = _CERTAINTIES.index(certainty)
     key = (len(units), rank, args, tuple(sorted(env.items())))
     return Judged(round(score, 3), key, patch, tuple(units), given_up + len(counted))
 
