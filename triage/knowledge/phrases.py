@@ -47,7 +47,7 @@ def read_phrase(text: str, alone: bool = False) -> Phrase:
     names = [part.name for part in parts if isinstance(part, Gap) and part.name != "_"]
     if len(set(names)) != len(names):
         raise ValueError("a gap's name stands twice")
-    if len(parts) > 2 * MAX_GAPS:
+    if sum(isinstance(part, Gap) for part in parts) > MAX_GAPS:
         raise ValueError(f"it has more than {MAX_GAPS} gaps")
     literal = "".join(part for part in parts if isinstance(part, str))
     if not literal.strip() or (alone and sum(c.isalnum() for c in literal) < _LEAST_LITERAL):
