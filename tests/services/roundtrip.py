@@ -166,7 +166,7 @@ def make_examples(count: int, seed: int | None = None) -> list[Example]:
     return found
 
 
-# stdin: JSON {path: text}; says for each unit named behind: LoadState and what the bus has
+# stdin: JSON {path: text}
 _PUT = """
 import json, os, sys
 for path, text in json.load(sys.stdin).items():
@@ -174,13 +174,15 @@ for path, text in json.load(sys.stdin).items():
     with open(path, "wb") as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
 """
+# $1 to $2: numbers of units whose names begin with $3. Says the LoadState of each, then what the bus has of each.
 _ASK = """
-systemctl daemon-reload
-i=$1; while [ $i -lt $2 ]; do
-  systemctl show -p LoadState --value "$3$i.service" | tr '\\n' ' '
-  busctl --json=short get-property org.freedesktop.systemd1 "/org/freedesktop/systemd1/unit/$3${i}_2eservice" \\
+[ "$1" = 0 ] && systemctl daemon-reload
+i=$1; set -- "$2" "$3"; names=
+while [ $i -lt $1 ]; do names="$names $2$i.service"; i=$((i+1)); done
+systemctl show -p LoadState --value $names | grep .
+for name in $names; do
+  busctl --json=short get-property org.freedesktop.systemd1 "/org/freedesktop/systemd1/unit/${name%.service}_2eservice" \\
     org.freedesktop.systemd1.Service ExecStart || echo
-  i=$((i+1))
 done
 """
 
@@ -192,8 +194,9 @@ def ask_systemd(lab: LabHost, files: Sequence[dict[str, bytes]], stem: str) -> l
     answers: list[list[tuple[str, tuple[str, ...]]] | str] = []
     for first in range(0, len(files), 100):  # one command of the lab has 60 s
         last = min(first + 100, len(files))
-        for line in lab.shell(_ASK, str(first), str(last), stem).decode().split("\n")[:-1]:
-            state, _, raw = line.partition(" ")
+        lines = lab.shell(_ASK, str(first), str(last), stem).decode().split("\n")[:-1]
+        states, raws = lines[: last - first], lines[last - first :]
+        for state, raw in zip(states, raws, strict=True):
             fine = state == "loaded" and raw.startswith("{")
             answers.append([(e[0], tuple(e[1])) for e in json.loads(raw)["data"]] if fine else state)
     lab.shell(f"rm -rf {ETC}/{stem}[0-9]*")

@@ -199,7 +199,11 @@ def units(draw: st.DrawFn) -> MadeUnit:
     return MadeUnit(fragment, dropins, tuple(commands), len(before), args, options)
 
 
-NEW_VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12).map(lambda t: f"n{t}")
+SPECIAL = st.sampled_from(
+    ["%n", "%%", "%", "$ONE", "${TWO}", "$$", "$", "\\", "\\x41", "'", '"', ";", " ", "\n", "\t", "#", "é", "="]
+)
+ANY_TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+NEW_VALUES = (ANY_TEXT | st.lists(SPECIAL, max_size=5).map("".join)).map(lambda text: f"n{text}")
 
 
 @st.composite
