@@ -63,6 +63,8 @@ def _diagnose(
     log = read_log(capture.log, capture.gaps)
     failure = find_failure(log, capture.meta.exit, profile.package, capture.meta.active, profile.fatal_marks, profile.phases)
     unknowns = [Unknown("part of the log", note) for note in log.notes]
+    if failure is None and capture.meta.gave_up is not None:
+        failure = Failure("timeout", None, capture.meta.gave_up, phases=find_phases(log.records, profile.phases))
     if failure is None:
         unknowns += _ask_hang(log, profile)
         return Diagnosis("no_failure", None, None, None, unknowns=tuple(unknowns))

@@ -127,7 +127,7 @@ class _Loop:
             return "healthy", f"{self._service.name} is healthy already: {seen.why}"
         if seen is not None and seen.verdict == "interrupted":
             return "not_applied", seen.why
-        capture, diagnosis = self._study(seen.run if seen is not None and seen.verdict == "failed" else None, (), None)
+        capture, diagnosis = self._study(seen if seen is not None and seen.verdict != "healthy" else None, (), None)
         self._save(diagnosis=diagnosis, meta=capture.meta)
         with suppress(CaptureError):  # a session without its capture still reports and undoes
             save_capture(capture, self._store.directory(self._session.id) / "capture")
@@ -153,9 +153,12 @@ class _Loop:
             poll=self._budget.poll,
         )
 
-    def _study(self, run: str | None, tried: tuple[Patch, ...], standing: Patch | None) -> tuple[Capture, Diagnosis]:
-        """Capture and diagnose a run. The patches are those of the launch as found, `standing` is the one that it ran with."""
-        capture = capture_run(self._host, self._service, self._engine, self._observer, run)
+    def _study(self, seen: Observation | None, tried: tuple[Patch, ...], standing: Patch | None) -> tuple[Capture, Diagnosis]:
+        """Capture and diagnose a run: the one that was watched, else the last. The patches are those of the launch as found,
+        `standing` is the one that it ran with."""
+        capture = capture_run(self._host, self._service, self._engine, self._observer, seen.run if seen is not None else None)
+        if seen is not None and seen.verdict == "timeout":
+            capture = replace(capture, meta=replace(capture.meta, gave_up=seen.why))
         if capture.source is not None:
             capture = replace(capture, source=RecordingTree(capture.source))
         diagnosis = self._diagnose(capture, tried, tuple(self._lessons))
@@ -194,9 +197,9 @@ class _Loop:
             observation = self._try(plan, patch)
             tried = (*tried, patch)
             attempt = Attempt(len(tried), patch, observation, None)
-            if observation.verdict == "failed":
+            if observation.verdict in ("failed", "timeout"):
                 self._save(attempts=(*self._session.attempts, attempt))
-                _, diagnosis = self._study(observation.run, tried, patch)
+                _, diagnosis = self._study(observation, tried, patch)
                 if patch.certainty == "rehearsed":
                     diagnosis = self._say_rehearsed(diagnosis)
                 attempt = replace(attempt, diagnosis=diagnosis)

@@ -61,6 +61,7 @@ class CaptureMeta:
     exit: ExitStatus = ExitStatus()
     active: str | None = None  # the service manager's word at capture: "failed", "active", "activating", ...
     notes: tuple[str, ...] = ()  # what could not be captured, and why
+    gave_up: str | None = None  # why a watch of this run ended before it was healthy or dead
 
 
 @dataclass(frozen=True)
