@@ -2,23 +2,32 @@
 
 Values come from the flags' choices, from constants that the code on the way compares the setting with, from the numbers
 typed beside it, and from advice in the message; never from a list of known cases.
-
-What an edit costs says how far it is from what the user meant: adding a companion is the cheapest, changing a typed value
-costs more than three of those, removing one costs most.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Raised, Trial, Value
-from triage.analysis.evaluate.values import Unknown
-from triage.analysis.flags import Option, Options, typed_text
-from triage.analysis.foreign import find_foreign, refused_flags
+from triage.analysis.edits import (
+    ADD,
+    CAPABILITY,
+    ENV,
+    KIND,
+    REMOVE,
+    ROLE,
+    SET,
+    SUSPECT,
+    TURNS_OFF,
+    Candidate,
+    Context,
+    default_of,
+    order_of,
+    turns_off,
+)
+from triage.analysis.evaluate import Evaluation, Evaluator, Raised
+from triage.analysis.flags import Option, typed_text
 from triage.analysis.suggestions import (
     MAX_MESSAGE,
     Hints,
@@ -30,90 +39,24 @@ from triage.analysis.suggestions import (
     typed_numbers,
     value_texts,
 )
-from triage.argv import edit_args
+from triage.analysis.usage import find_usage_candidates
 from triage.model import Edit, Facts
-from triage.protocols import EngineProfile, SourceTree
 
 MAX_FIELDS = 24
 MAX_VALUES = 12
 
-ADD, ENV, SET, REMOVE = 1.0, 2.2, 4.0, 7.0
-CAPABILITY = 2.0  # more for taking a capability away
-ROLE = 3.0  # more for making the server something else than was asked for
-TURNS_OFF = 1.5  # more for a switch that turns something off
-SUSPECT = 2.5  # less for changing a number that nobody means (0 GPUs) where the failing test reads it
 _DISTANCE, _MAX_DISTANCE = 0.3, 4.0
 _FEW = 4
-_TOLD = 0.2  # cost of what knowledge says that a flag means here
 _FOREIGN = 1.5  # more for a value of another kind of device where the device is not known
 _GPUS = 72  # of the largest machines
 _PORT = re.compile(r"(?:^|_)port$")
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Edits that belong together (a renamed flag is two) with the setting that they mean (None: not one setting) and
-    what they cost in plausibility."""
-
-    edits: tuple[Edit, ...]
-    field: str | None
-    value: Value
-    cost: float
-
-
-@dataclass(frozen=True)
-class Context:
-    """What candidates are made from."""
-
-    options: Options
-    profile: EngineProfile
-    tree: SourceTree
-    args: tuple[str, ...]
-    env: Mapping[str, str]
-    protected: bool = False  # whether protected settings may be edited too
-
-    def is_free(self, name: str) -> bool:
-        """Whether a setting or variable may be edited without a person's word."""
-        return self.protected or self.profile.protection(name) is None
-
-
-def edit_launch(
-    args: Sequence[str], env: Mapping[str, str], edits: Sequence[Edit]
-) -> tuple[tuple[str, ...], dict[str, str]] | None:
-    """The arguments and the variables of a launch with edits made; None where one of them does not fit."""
-    try:
-        new = edit_args(args, edits)
-    except ValueError:
-        return None
-    return new, {**env, **{e.name: e.new for e in edits if e.action == "env" and e.new is not None}}
-
-
-def try_candidates(trial: LocalTrial, group: Sequence[Candidate]) -> Trial:
-    """How the failing function comes out with all of these made; "unknown" where one means no single setting or variable."""
-    settings: dict[str, Value] = {}
-    env: dict[str, str] = {}
-    for candidate in group:
-        edit = candidate.edits[0]
-        if candidate.field is not None:
-            settings[candidate.field] = candidate.value
-        elif edit.action == "env" and edit.new is not None:
-            env[edit.name] = edit.new
-        else:
-            return "unknown"
-    return trial.run(settings, env)
-
-
-def turns_off(name: str) -> str | None:
-    """What a switch of this spelling turns off, by its name; None where it turns something on."""
-    match = re.match(r"--(?:disable|skip|no)-(.+)", name)
-    return match.group(1).replace("-", " ") if match else None
-
-
 def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, evaluator: Evaluator) -> list[Candidate]:
     """Edits for one failure, most plausible first."""
     if failure.usage:
-        return _usage_candidates(failure.message or "", context)
+        return find_usage_candidates(failure.message or "", context)
     fields = relevant_settings(failure, evaluation)
     typed = context.options.typed(context.args)
     files = {w.place.file for w in evaluation.writes}
@@ -138,7 +81,7 @@ def find_candidates(failure: Raised, evaluation: Evaluation, context: Context, e
     for name in () if failure.assumed else typed:  # what led there is not always known; by the log alone all would seem to help
         if name not in fields and context.is_free(name):
             out += [c for c in maker.setting(name, _MAX_DISTANCE) if c.edits[0].action == "remove"]
-    return sorted(out, key=_order)
+    return sorted(out, key=order_of)
 
 
 def _named_by(message: str, context: Context, strict: bool) -> set[str]:
@@ -161,10 +104,6 @@ def told_settings(failure: Raised, context: Context) -> frozenset[str]:
     guards = () if failure.assumed else failure.guards[:3]  # which lead to a call that fails for a reason of its own
     groups = [g for g in (failure.reads, failure.mentions, *guards) if len(g) <= _FEW]
     return frozenset(named).union(advice_of(message, context.options), *groups)
-
-
-def _order(candidate: Candidate) -> tuple[float, str, str]:
-    return (candidate.cost, candidate.edits[0].name, str(candidate.edits[0].new))
 
 
 def relevant_settings(failure: Raised, evaluation: Evaluation) -> dict[str, float]:
@@ -217,7 +156,7 @@ class _Maker:
         if spelling is not None:
             out.append(Candidate((Edit("remove", spelling, old, None),), name, default_of(option), REMOVE + lost))
         elif name in profile.roles:
-            lost = ROLE
+            lost = KIND if name in profile.kinds else ROLE
         else:
             lost = 0.0
         foreign = self.foreign(name)
@@ -299,96 +238,3 @@ def _far_from(old: str | None, new: str) -> float:
     except ValueError:
         return 0.2
     return min(0.6, 0.6 * abs(a - b) / (abs(a) + 1.0))
-
-
-def default_of(option: Option) -> Value:
-    default = option.action.default
-    return None if isinstance(default, Unknown) else default
-
-
-# ---------------------------------------------------------------- usage errors
-def _usage_candidates(message: str, context: Context) -> list[Candidate]:
-    """For a command line that the parser refuses."""
-    out: list[Candidate] = []
-    if "unrecognized arguments: " in message:
-        for word in refused_flags(message):
-            out += _rename_candidates(word, context)
-    ambiguous = re.search(r"ambiguous option: (\S+?)(?:=\S*)? could match (.*)", message)
-    if ambiguous:
-        known = [name for name in re.findall(r"--[\w-]+", ambiguous.group(2)) if name in context.options.by_name]
-        renamed = [c for name in known for c in _renamed(ambiguous.group(1), name, 0.5, context)]
-        out += _foreign_candidates(ambiguous.group(1), context) or renamed
-    about = re.search(r"argument ([^\s:]+): ", message)
-    if about:
-        names = about.group(1).split("/")
-        option = next((context.options.by_name[n] for n in names if n in context.options.by_name), None)
-        typed = context.options.typed(context.args)
-        if option is not None and option.field in typed and context.is_free(option.field):
-            out += _repair_value(option, typed[option.field][1], context)
-    return sorted(out, key=_order)
-
-
-def _rename_candidates(word: str, context: Context) -> list[Candidate]:
-    known = [n for n in context.options.by_name if n.startswith("--")]
-    dashed = word.replace("_", "-")
-    close = [dashed] if dashed in known else difflib.get_close_matches(dashed, known, n=3, cutoff=0.82)
-    old = typed_text(context.args, word)
-    ours = set(dashed.strip("-").split("-"))
-    for name in sorted(known, key=lambda n: -len(ours & set(n.strip("-").split("-")))):
-        choices = context.options.by_name[name].flag.choices or ()
-        if old in choices and 2 * len(ours & set(name.strip("-").split("-"))) > len(ours) and name not in close:
-            close.append(name)  # it takes the typed value and most of its words are the same
-    out = [c for place, name in enumerate(close[:4]) for c in _renamed(word, name, 0.5 + 0.3 * place, context)]
-    out = _foreign_candidates(word, context) or out  # what is known of a name beats what it looks like
-    return [*out, Candidate((Edit("remove", word, typed_text(context.args, word), None),), None, None, REMOVE)]
-
-
-def _foreign_candidates(word: str, context: Context) -> list[Candidate]:
-    """What means the same as a flag of another server or release."""
-    flag = find_foreign(word, context.profile)
-    if flag is None:
-        return []
-    old = typed_text(context.args, word)
-    if not flag.to:
-        return [Candidate((Edit("remove", word, old, None),), None, None, _TOLD)]
-    name = next((name for name in flag.to if name in context.options.by_name), None)
-    if name is None:
-        return []
-    option = context.options.by_name[name]
-    new = flag.value or (None if old is None else flag.values.get(old, old))
-    kept = flag.exact and new == old  # the same setting as typed, under its name here
-    if not (kept or context.is_free(option.field)) or (option.flag.kind == "switch") != (new is None):
-        return []
-    edits = (Edit("remove", word, old, None), Edit("add", name, None, new))
-    return [Candidate(edits, None, None, _TOLD if flag.exact else 2 * _TOLD)]
-
-
-def _renamed(word: str, name: str, cost: float, context: Context) -> list[Candidate]:
-    """A flag under another name: it is removed and added."""
-    option = context.options.by_name[name]
-    old = typed_text(context.args, word)
-    if option.flag.kind == "switch" and old is not None:
-        return []
-    return [Candidate((Edit("remove", word, old, None), Edit("add", name, None, old)), None, None, cost)]
-
-
-def _repair_value(option: Option, spelling: str, context: Context) -> list[Candidate]:
-    """The value that a typed one may have meant: a choice of nearly the same name, the number in it, else the default."""
-    old = typed_text(context.args, spelling)
-    field = option.field
-    out = [Candidate((Edit("remove", spelling, old, None),), field, default_of(option), REMOVE)]
-    texts: dict[str, float] = {}
-    choices = list(option.flag.choices or ())
-    close = difflib.get_close_matches(old or "", choices, n=3, cutoff=0.4)
-    folded = [c for c in choices if c.lower().replace("_", "-") == (old or "").lower().replace("_", "-")]
-    for place, choice in enumerate(dict.fromkeys([*folded, *close, *choices[:8]])):
-        texts[choice] = SET - 2.5 + 0.3 * place
-    digits = re.match(r"-?\d+", old or "")
-    if option.flag.type == "int" and digits:
-        texts[digits.group(0)] = SET - 2.5
-    default = option.action.default
-    if isinstance(default, str | int | float) and not isinstance(default, bool):
-        texts.setdefault(str(default), SET)
-    if option.flag.type == "loads":
-        texts["{}"] = SET + 1.0
-    return [*out, *(Candidate((Edit("set", spelling, old, t),), field, t, c) for t, c in texts.items() if t != old)]

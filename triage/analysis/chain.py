@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import Candidate, Context, edit_launch, find_candidates, try_candidates
+from triage.analysis.candidates import find_candidates
+from triage.analysis.edits import Candidate, Context, edit_launch, try_candidates
 from triage.analysis.evaluate import Evaluation, LocalTrial, Place, Raised
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.ranking import Unit, judge

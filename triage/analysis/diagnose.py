@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triage.analysis.blame import trace_blame
-from triage.analysis.candidates import Context
 from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
 from triage.analysis.definitions import find_definitions
+from triage.analysis.edits import Context
 from triage.analysis.evaluate import Evaluation, Place
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.failure import find_failure

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from triage.analysis.candidates import Context, edit_launch
 from triage.analysis.chain import Chain, ChainLimits, Link, Walker
 from triage.analysis.collection import hold_collection
 from triage.analysis.constraints import describe_cause, find_constraints, find_settings
 from triage.analysis.decoding import decode_source
+from triage.analysis.edits import Context, edit_launch
 from triage.analysis.evaluate import Evaluation, Raised
 from triage.analysis.evaluate.missing import LOST
 from triage.analysis.evaluators import Evaluators

@@ -14,16 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import (
-    REMOVE,
-    SET,
-    Candidate,
-    Context,
-    edit_launch,
-    find_candidates,
-    told_settings,
-    try_candidates,
-)
+from triage.analysis.candidates import find_candidates, told_settings
+from triage.analysis.edits import REMOVE, SET, Candidate, Context, edit_launch, try_candidates
 from triage.analysis.evaluate import Evaluation, Evaluator, LocalTrial, Place, Trial
 from triage.analysis.ranking import Judged, Unit, judge, silent_changes
 from triage.model import Edit, Patch

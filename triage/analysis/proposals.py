@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from triage.analysis.candidates import Context, edit_launch
+from triage.analysis.edits import Context, edit_launch
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.figures import Figures
 from triage.analysis.flags import Option, Options, typed_text
@@ -66,7 +66,7 @@ def propose_patches(
         losses = tuple(dict.fromkeys((*patch.losses, *((attempt.costs,) if attempt.costs else ()))))
         certainty: Certainty = "likely" if evaluation.verdict == "passes" and attempt.compute != "next_port" else "guess"
         patch = replace(patch, certainty=certainty, why=f"{why}; {patch.why}", losses=losses)
-        out.append(Proposed(patch, context.profile.protection(field)))
+        out.append(Proposed(patch, context.protection(field)))
     return tuple(out)
 
 

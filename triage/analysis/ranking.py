@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from triage.analysis.candidates import Context, turns_off
+from triage.analysis.edits import Context, turns_off
 from triage.analysis.evaluate import Evaluation, Value
 from triage.analysis.evaluate.values import Unknown, has_unknown, same, show
 from triage.analysis.flags import Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from triage.analysis.blame import trace_blame
-from triage.analysis.candidates import Context
+from triage.analysis.edits import Context
 from triage.analysis.evaluate import Value
 from triage.analysis.evaluators import Evaluators
 from triage.analysis.figures import Figures, read_figures, read_settings
