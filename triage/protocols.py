@@ -172,9 +172,11 @@ class EngineProfile:
     fatal_marks: tuple[str, ...]
     phases: tuple[tuple[str, str], ...] = ()  # (phase name, mark in the log), in order
     protected: Mapping[str, str] = field(default_factory=dict)  # dest or variable -> reason it is never changed without consent
+    protected_values: Mapping[str, str] = field(default_factory=dict)  # the same, of settings that take a value
     secret: tuple[str, ...] = ()  # flag and variable names (fnmatch patterns) whose values are masked
     capabilities: Mapping[str, str] = field(default_factory=dict)  # dest -> what is lost when it is removed
     roles: Mapping[str, str] = field(default_factory=dict)  # dest -> what the server becomes when it is set unasked
+    kinds: tuple[str, ...] = ()  # those among the roles that make it another kind of server
     platforms: Mapping[str, str] = field(default_factory=dict)  # pattern of dests and values -> the device they are for
     environment_prefixes: tuple[str, ...] = ()  # variables that belong to the engine
     model_path_fields: tuple[str, ...] = ()
@@ -196,11 +198,14 @@ class EngineProfile:
         """The top-level packages that `source_extras` names, sorted."""
         return tuple(sorted({glob.partition("/")[0] for glob in self.source_extras}))
 
-    def protection(self, name: str) -> str | None:
-        """Why a field or variable is never changed without consent, None when it may be; keys may be patterns (`*_path`)."""
+    def protection(self, name: str, switch: bool = False) -> str | None:
+        """Why a field or variable is never changed without consent, None when it may be; keys may be patterns (`*_path`).
+
+        `switch`: it takes no value, so that it names no file."""
         if name in self.protected:
             return self.protected[name]
-        return next((why for key, why in self.protected.items() if fnmatchcase(name, key)), None)
+        tables = (self.protected,) if switch else (self.protected, self.protected_values)
+        return next((why for table in tables for key, why in table.items() if fnmatchcase(name, key)), None)
 
 
 class Engine(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from triage.analysis.candidates import Context
+from triage.analysis.edits import Context
 from triage.analysis.evaluate import Evaluator, Program
 from triage.analysis.flags import read_flags
 from triage.analysis.patch import EvaluatorFor, Limits, Search, find_patches

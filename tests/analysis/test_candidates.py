@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.small_server import PROFILE, TREE, evaluators
-from triage.analysis.candidates import REMOVE, SET, Candidate, Context, find_candidates, told_settings, turns_off
+from triage.analysis.candidates import find_candidates, told_settings
+from triage.analysis.edits import REMOVE, SET, Candidate, Context, turns_off
 from triage.analysis.evaluate import Evaluator, Place, Program, Raised
 from triage.analysis.flags import read_flags
 from triage.analysis.patch import Target, find_patches
@@ -163,6 +164,24 @@ def test_protected_settings_need_consent() -> None:
     check = "assert self.model == 'x'"
     assert values(candidates(check, "--model", "m"), "--model") == []
     assert values(candidates(check, "--model", "m", protected=True), "--model") == ["x"]
+
+
+def test_a_switch_names_no_file() -> None:
+    """Patterns of names that hold paths protect what takes a value."""
+    profile = replace(PROFILE, protected={"model": "it is served"}, protected_values={"t*t": "a text", "s*ch": "a text"})
+    check = "        assert not (self.switch and self.text == 't')"
+    found = candidates(check, "--switch", "--text", "t", profile=profile)
+    names = {e.name for c in found for e in c.edits}
+    assert "--switch" in names and "--text" not in names
+
+
+def test_another_kind_of_server_is_further_away_than_taking_a_flag_away() -> None:
+    check = "        assert not self.switch or self.kind == 'fast'"
+    profile = replace(PROFILE, roles={"kind": "it would be another server"})
+    cost = {e.name: c.cost for c in candidates(check, "--switch", profile=profile) for e in c.edits}
+    assert cost["--kind"] < cost["--switch"]
+    cost = {e.name: c.cost for c in candidates(check, "--switch", profile=replace(profile, kinds=("kind",))) for e in c.edits}
+    assert cost["--kind"] > cost["--switch"]
 
 
 def test_every_typed_flag_may_go_at_last() -> None:

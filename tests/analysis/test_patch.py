@@ -248,6 +248,8 @@ def test_a_launch_that_passes_needs_no_patch() -> None:
         (("--model", "m", "--no_cache"), (Edit("remove", "--no_cache"), Edit("add", "--no-cache"))),
         (("--model", "m", "--mode", "Ring", "--format", "dense"), (Edit("set", "--mode", "Ring", "ring"),)),
         (("--model", "m", "--pieces", "8x", "--no-cache"), (Edit("set", "--pieces", "8x", "8"),)),
+        (("--model", "m", "--no-cache", "true"), (Edit("set", "--no-cache", "true", None),)),
+        (("--model", "m", "--ways", "2", "4", "--alone"), (Edit("set", "--ways", "2 4", "2"),)),
     ],
 )
 def test_usage_errors(args: tuple[str, ...], edits: tuple[Edit, ...]) -> None:

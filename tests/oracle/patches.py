@@ -24,8 +24,8 @@ from tests.oracle.brute import CAP, Asker, Parser, is_renamed, lost_values, repa
 from tests.oracle.failing import failing_launches
 from tests.oracle.launches import Case
 from tests.oracle.real import RELEASES, Evaluators, read_answer, real_actions
-from triage.analysis.candidates import Context
 from triage.analysis.diagnose import diagnose
+from triage.analysis.edits import Context
 from triage.analysis.evaluate import Evaluator
 from triage.analysis.flags import read_flags
 from triage.analysis.patch import EvaluatorFor, Limits, find_patches

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.real import SHARED, Evaluators, ask_all, why_absent
-from triage.analysis.candidates import Context
+from triage.analysis.edits import Context
 from triage.analysis.evaluate import Evaluator
 from triage.analysis.flags import read_flags
 from triage.analysis.patch import EvaluatorFor, Search, find_patches

@@ -86,6 +86,8 @@ def _losses(unit: Unit, context: Context) -> list[str]:
         return [f"{off} is turned off" if off else f"{edit.name}: {role}"] if off or role else []
     if edit.action == "env":
         return [] if edit.old is None else [f"{edit.name} is changed from {edit.old} to {edit.new}"]
+    if edit.action == "set" and edit.new is None:  # words that the flag never took
+        return []
     was = f"{edit.name} {edit.old}".strip() if edit.old else edit.name
     return [f"{was} is {'removed' if edit.action == 'remove' else f'changed to {edit.new}'}" + (f": {lost}" if lost else "")]
 
