@@ -30,11 +30,13 @@ from triage.analysis.evaluate import Evaluator
 from triage.analysis.flags import read_flags
 from triage.analysis.patch import EvaluatorFor, Limits, find_patches
 from triage.argv import edit_args
+from triage.knowledge import load_profile
 from triage.model import Edit, Facts, Launch, Patch
 from triage.protocols import Capture
 
 Raw = dict[str, Any]
 MODES = ("facts", "bare")
+PROFILE = load_profile("sglang")
 
 
 # ---------------------------------------------------------------- ours
@@ -189,14 +191,21 @@ class Row:
 
 
 def within_two(raw: Raw, kind: str) -> bool:
-    """Whether a repair of at most two edits of this kind is known, from ours or by brute force."""
-    if raw.get("brute", {}).get(kind):
+    """Whether a repair of at most two edits of this kind is known, from ours or by brute force. One of brute force that
+    makes up a value for a protected setting (a path, an address, a key) is a person's to make, and does not count."""
+    brute = raw.get("brute", {}).get(kind)
+    if brute and not any(_is_made_up(edit) for edit in brute):
         return True
     for patch in (p for mode in MODES for p in raw.get(mode, {}).get("patches", ())):
         kept = {"repair": True, "nothing_removed": not patch["removes"], "all_kept": not patch["lost"]}[kind]
         if patch["ok"] and len(patch["edits"]) <= 2 and kept:
             return True
     return False
+
+
+def _is_made_up(edit: Mapping[str, Any]) -> bool:
+    field = edit["name"].lstrip("-").replace("-", "_")
+    return edit["action"] in ("add", "set") and edit["new"] is not None and PROFILE.protection(field) is not None
 
 
 def count(raws: Sequence[Raw], mode: str) -> Row:

@@ -62,7 +62,7 @@ def _stray_candidates(refused: str, context: Context) -> list[Candidate]:
             continue
         words = list(context.args[first + 1 : end])
         taken = {"switch": 0, "value": 1, "optional": 1}.get(option.flag.kind)
-        if taken is None or len(words) <= taken or not set(words[taken:]) <= set(refused_words):
+        if taken is None or len(words) <= taken or not set(" ".join(words[taken:]).split()) <= set(refused_words):
             continue
         new = words[0] if taken else None
         out.append(Candidate((Edit("set", name, " ".join(words), new),), None, None, _STRAY))
