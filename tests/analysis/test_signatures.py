@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import replace
@@ -17,6 +18,7 @@ from triage.analysis.log import read_log
 from triage.analysis.phrases import find_phrase, flatten_text, read_number
 from triage.analysis.remedies import COMPUTATIONS
 from triage.analysis.signatures import fill_text, find_signatures
+from triage.analysis.trees import MemoryTree
 from triage.errors import KnowledgeError
 from triage.knowledge import data_root, load_profile
 from triage.knowledge.failures import read_failures
@@ -25,6 +27,7 @@ from triage.model import (
     ExitStatus,
     Failure,
     Frame,
+    Holding,
     Log,
     LogRecord,
     PhaseSpan,
@@ -35,6 +38,8 @@ from triage.model import (
     Where,
 )
 
+ORACLE = Path(os.environ.get("ORACLE_HOME", "/opt/oracle"))
+RELEASES = sorted(p for p in ORACLE.glob("*/lib/python3.*/site-packages/sglang") if p.is_dir())
 PROFILE = load_profile("sglang")
 BY_ID = {signature.id: signature for signature in PROFILE.signatures}
 TABLES: dict[str, dict[str, Any]] = {
@@ -44,6 +49,10 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 MATCHES = [(name, log) for name, entry in TABLES.items() for log in entry["matches"]]
 MISSES = [(name, log) for name, entry in TABLES.items() for log in entry["not"]]
+
+
+# Code of our own in the places where entries look into the source: a model of a release, which it could not import there.
+TREE = MemoryTree({"sglang/srt/models/qwen2.py": b"class Qwen2ForCausalLM(Module): pass"})
 
 
 def find_log(name: str) -> Path:
@@ -58,7 +67,7 @@ def match_log(name: str) -> tuple[SignatureMatch, ...]:
     log = read_log(path.read_bytes())
     status = ExitStatus(label.get("code"), label.get("signal"))
     failure = find_failure(log, status, "sglang", label.get("active"), PROFILE.fatal_marks, PROFILE.phases)
-    return find_signatures(PROFILE.signatures, log, failure) if failure is not None else ()
+    return find_signatures(PROFILE.signatures, log, failure, TREE) if failure is not None else ()
 
 
 # ---------------------------------------------------------------- the entries and their logs
@@ -105,6 +114,14 @@ def test_every_computation_that_the_data_names_exists() -> None:
     named = {attempt.compute for s in PROFILE.signatures for attempt in s.remedy.tries if attempt.compute}
     assert named and named <= set(COMPUTATIONS)
     assert set(COMPUTATIONS) - named == set()
+
+
+@pytest.mark.skipif(not RELEASES, reason=f"no sglang release is installed below {ORACLE}")
+def test_every_setting_that_the_data_changes_is_one_of_some_release() -> None:
+    files = [f for release in RELEASES for f in (release / "srt/server_args.py", *(release / "srt/arg_groups").rglob("*.py"))]
+    words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(f.read_text(encoding="utf-8") for f in files)))
+    fields = {field for s in PROFILE.signatures for attempt in s.remedy.tries for field in attempt.fields}
+    assert fields and fields <= words
 
 
 def test_what_the_labels_name_exists() -> None:
@@ -190,6 +207,19 @@ def test_only_the_run_that_failed_is_searched() -> None:
     where = Where(log=phrases("disk is {n:int} full"))
     assert fits(where, make_failure(run=(1, 3)), log) == {"n": "7"}
     assert fits(where, make_failure(run=(2, 3)), log) is None
+
+
+def test_the_source_counts_where_it_is_at_hand() -> None:
+    where = Where(messages=phrases("no {kind:word} at all"), source=Holding("eng/rooms", "class {kind}("))
+    failure = make_failure("no Attic at all")
+    signature = Signature("one", "other", 1, "It is so.", (where,), Remedy("none", "Nothing."))
+    for tree, found in (
+        (MemoryTree({"eng/rooms/a.py": b"import x", "eng/rooms/b.py": b"class Attic(Room):\n    pass"}), 1),
+        (MemoryTree({"eng/rooms/b.txt": b"class Attic(Room)", "eng/b.py": b"class Attic(Room)"}), 0),
+        (MemoryTree({"eng/rooms/b.py": b"class Cellar(Room)"}), 0),
+        (None, 0),
+    ):
+        assert len(find_signatures([signature], make_log(), failure, tree)) == found
 
 
 def test_the_highest_rank_comes_first_and_then_the_longest_text() -> None:

@@ -7,21 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from triage.analysis.phrases import find_anchor, find_phrase, flatten_text, read_number
-from triage.model import Failure, Frame, Log, LogRecord, Phrase, SaidLine, Signature, SignatureMatch, Where
+from triage.model import Failure, Frame, Holding, Log, LogRecord, Phrase, SaidLine, Signature, SignatureMatch, Where
+from triage.protocols import SourceTree
 
 MAX_SAID = 300  # characters of a quoted line
 MAX_HOLE = 120  # characters of a gap's text inside a sentence
+MAX_FILES = 2000  # of a folder of the source that are read
 _GAP = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _BRACKETS = re.compile(r" \([^()]*\)")
 _SENTENCE = re.compile(r"(?<=[.;])\s+")
 
 
-def find_signatures(signatures: Sequence[Signature], log: Log, failure: Failure) -> tuple[SignatureMatch, ...]:
-    """Every signature that fits the failure, the one to believe first; () where none does.
+def find_signatures(
+    signatures: Sequence[Signature], log: Log, failure: Failure, tree: SourceTree | None = None
+) -> tuple[SignatureMatch, ...]:
+    """Every signature that fits the failure, the one to believe first; () where none does. `tree`: the installed source.
 
     Of the same rank the one whose phrases hold more text of their own comes first. Same input, same answer.
     """
-    reader = _Reader(log, failure)
+    reader = _Reader(log, failure, tree)
     found: list[tuple[int, int, str, SignatureMatch]] = []
     for signature in signatures:
         best: tuple[int, SignatureMatch] | None = None
@@ -61,8 +65,9 @@ def _clean(text: str) -> str:
 
 
 class _Reader:
-    def __init__(self, log: Log, failure: Failure) -> None:
+    def __init__(self, log: Log, failure: Failure, tree: SourceTree | None) -> None:
         self.failure = failure
+        self.tree = tree
         self.records = read_run(log, failure)
         self.raised: list[tuple[str | None, str, tuple[Frame, ...]]] = [
             (failure.exception, flatten_text(failure.message), failure.frames)
@@ -114,6 +119,8 @@ class _Reader:
             said.append(seen[1])
         if any(self.look(phrase) is not None for phrase in where.absent):
             return None
+        if where.source is not None and not self.holds(where.source, holes):
+            return None
         if not all(_is_more(holes.get(larger), holes.get(smaller)) for larger, smaller in where.more):
             return None
         return weight, holes, tuple(said)
@@ -128,6 +135,14 @@ class _Reader:
                 found = find_phrase(phrase, message)
                 if found is not None:
                     yield phrase.weight, found
+
+    def holds(self, holding: Holding, holes: Mapping[str, str]) -> bool:
+        """Whether a file of the folder holds the text; False without source, and where a gap of the text is not filled."""
+        if self.tree is None or not _is_filled(holding.text, holes):
+            return False
+        text = _GAP.sub(lambda m: holes[m[1]], holding.text).encode()
+        names = [name for name in self.tree.list_dir(holding.folder) if name.endswith(".py")][:MAX_FILES]
+        return any(text in (self.tree.read(f"{holding.folder}/{name}") or b"") for name in names)
 
     def look(self, phrase: Phrase) -> tuple[Mapping[str, str], SaidLine] | None:
         """Where a phrase first stands in the run's records."""

@@ -48,7 +48,7 @@ def explain_unexplained(
     Patches come from the remedy of the signature that fits best, with values computed from this run's own figures. Where no
     signature fits, the cause says that it is not known, and what was seen.
     """
-    matches = find_signatures(profile.signatures, log, failure)
+    matches = find_signatures(profile.signatures, log, failure, capture.source)
     match = matches[0] if matches else None
     category = match.signature.category if match is not None else _category(profile, failure)
     parts: list[str] = []

@@ -9,7 +9,7 @@ from typing import cast, get_args
 
 from triage.knowledge.phrases import read_phrase
 from triage.knowledge.tables import TableReader, read_table
-from triage.model import FailureKind, FigureLine, Phrase, Remedy, RemedyKind, Signature, Try, Where
+from triage.model import FailureKind, FigureLine, Holding, Phrase, Remedy, RemedyKind, Signature, Try, Where
 
 FAILURES_SCHEMA = 1
 CATEGORIES = (
@@ -17,11 +17,12 @@ CATEGORIES = (
     *("package", "model", "access", "environment", "runtime", "timeout", "warmup", "other"),
 )
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9.]+)*")
+_FOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*")
 _GAP_IN_TEXT = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _ENTRY = ("id", "category", "rank", "means", "where", "remedy", "gather", "matches", "not")
 _WHERE = (
     *("exceptions", "messages", "files", "functions", "sites", "lines", "log", "absent"),
-    *("phases", "kinds", "signals", "seconds", "ranks", "more"),
+    *("phases", "kinds", "signals", "seconds", "ranks", "more", "source"),
 )
 _TRY = ("field", "fields", "variable", "value", "compute", "joins", "costs")
 
@@ -123,12 +124,23 @@ class FailureReader(TableReader):
             signals=tuple(self.check_int(f"{key}.signals[{i}]", s, 1, 64) for i, s in enumerate(signals)),
             seconds=None if seconds is None else self.check_int(f"{key}.seconds", seconds, 1, 10**6),
             ranks=texts("ranks"),
+            source=self.holding(f"{key}.source", item.get("source")),
             more=self.pairs(f"{key}.more", item.get("more", [])),
         )
         told = (made.exceptions, made.messages, made.files, made.functions, made.sites, made.lines, made.log)
         if not any((*told, made.kinds, made.signals)):
             raise self.fail(key, "says nothing that a failure could be known by")
         return made
+
+    def holding(self, key: str, value: object) -> Holding | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict) or set(value) != {"folder", "text"}:
+            raise self.fail(key, "must have folder and text")
+        folder = self.check_text(f"{key}.folder", value["folder"])
+        if not _FOLDER.fullmatch(folder):
+            raise self.fail(f"{key}.folder", "must be a relative folder of plain names")
+        return Holding(folder, self.check_text(f"{key}.text", value["text"]))
 
     def pairs(self, key: str, value: object) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, list):

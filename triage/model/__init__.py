@@ -20,6 +20,7 @@ from triage.model.settings import Flag, Origin, Setting, SilentChange
 from triage.model.signature import (
     FigureLine,
     Gap,
+    Holding,
     HoleKind,
     Phrase,
     Remedy,
@@ -75,6 +76,7 @@ __all__ = [
     "Frame",
     "Gap",
     "Guard",
+    "Holding",
     "HoleKind",
     "JsonValue",
     "Launch",

@@ -38,6 +38,14 @@ class Phrase:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """A folder of the installed source of which a file holds a text; the text may have gaps that the phrases fill."""
+
+    folder: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Where:
     """How a failure is known. Every key that is given must hold; of `log` all phrases, of the others any one."""
 
@@ -54,6 +62,7 @@ class Where:
     signals: tuple[int, ...] = ()
     seconds: int | None = None  # at least so long in the last phase
     ranks: tuple[str, ...] = ()  # patterns: a failing rank
+    source: Holding | None = None  # only where the source is at hand
     more: tuple[tuple[str, str], ...] = ()  # pairs of gaps: what stands in the first is a larger number
 
 
