@@ -214,6 +214,26 @@ def test_a_share_from_the_log_becomes_a_patch_and_what_nobody_typed_is_followed(
     assert any(u.settle and "avail mem" in u.settle for u in found.unknowns)
 
 
+def test_values_that_a_message_blames_are_followed_to_their_origin() -> None:
+    log = b"""\
+[2025-09-02 10:00:03 TP0] Scheduler hit an exception: Traceback (most recent call last):
+  File "/v/lib/python3.11/site-packages/own/worker.py", line 7, in __init__
+    assert batch == ranks
+AssertionError: cuda_graph_max_bs must be tp_size with this mem_fraction_static and this --port, got 160 and 2
+
+[2025-09-02 10:00:03] Received sigquit from a child process. It usually means the child failed.
+"""
+    tree = MemoryTree({"own/__init__.py": b"", "own/args.py": SOURCE.encode()})
+    meta = CaptureMeta("local", "own", "given", "own", None, None, None, None)
+    launch = Launch(("python", "-m", "own"), ("--model", "m", "--tp", "2", "--port", "31000"), {})
+    found = diagnose(Capture(meta, launch, Facts(device="cuda"), log, tree, (ModelConfig("m", "{}"),)), PROFILE)
+    assert found.cause is not None
+    text = found.cause.text
+    assert "Nobody typed --cuda-graph-max-bs: 160 is its default." in text
+    assert "Nobody typed --mem-fraction-static: own/args.py:17 made it 0.75, by --tp-size." in text
+    assert "Nobody typed --tp-size" not in text and "Nobody typed --port" not in text
+
+
 def test_a_patch_that_validation_refuses_is_not_proposed() -> None:
     found = diagnose_fixture("memory-pool-too-small-24gb", "--tp", "8")
     assert (found.outcome, found.patches) == ("no_patch", ())

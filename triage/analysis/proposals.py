@@ -63,7 +63,8 @@ def propose_patches(
         patch = judge(context, [(made,)], _COST, frozenset({field}), evaluation, args, env).patch
         why = f"by knowledge of this kind of failure ({match.signature.id})"
         why += f"; {computed.why}" if computed.why else ""
-        losses = tuple(dict.fromkeys((*patch.losses, *((attempt.costs,) if attempt.costs else ()))))
+        told = not attempt.costs or any(attempt.costs in loss for loss in patch.losses)
+        losses = patch.losses if told else (*patch.losses, attempt.costs)
         certainty: Certainty = "likely" if evaluation.verdict == "passes" and attempt.compute != "next_port" else "guess"
         patch = replace(patch, certainty=certainty, why=f"{why}; {patch.why}", losses=losses)
         out.append(Proposed(patch, context.protection(field)))
