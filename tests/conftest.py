@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.abuse import faults_of
 from tests.lab import LabHost, boot, find_labhost
 from triage.protocols import Host
 
@@ -18,18 +18,14 @@ os.environ.setdefault("TRIAGE_CACHE", "off")  # a test never sees an answer that
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lab: needs root and lab hosts (TRIAGE_SHARED)")
-    config.addinivalue_line(
-        "markers", "abuse(*numbers): shows that these numbers of the fault list (tests/ABUSE.md) are survived"
-    )
+    config.addinivalue_line("markers", "abuse(*numbers): shows that these faults of tests/ABUSE.md are survived")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The numbers of the fault list that a test names, by its name (`test_NN_...`) or by marker, go into every junit file."""
-    named = re.match(r"test_(\d\d?)_", item.name)
-    if named:
-        item.add_marker(pytest.mark.abuse(int(named[1])))
-    numbers = sorted({int(n) for mark in item.iter_markers("abuse") for n in mark.args})
+    """The faults that a test names (tests/abuse.py) go into every junit file, and `-m abuse` selects all such tests."""
+    numbers = faults_of(item.nodeid, (int(n) for mark in item.iter_markers("abuse") for n in mark.args))
     if numbers:
+        item.add_marker(pytest.mark.abuse(*numbers))
         item.user_properties.append(("abuse", " ".join(map(str, numbers))))
 
 

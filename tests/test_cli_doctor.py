@@ -84,7 +84,7 @@ def test_wrong_usage_is_one_line() -> None:
     assert "-x" in check_one_line(run_triage("doctor", "--host=-x", "--unit", "u"))
 
 
-@pytest.mark.abuse(16)
+@pytest.mark.abuse(17)
 def test_a_host_that_cannot_be_reached(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host lost\n  HostName no-such.invalid\n")
