@@ -32,9 +32,10 @@ def test_the_list_names_tests_that_exist() -> None:
 
 
 def test_the_table_names_no_test_that_is_gone_and_leaves_no_fault_out() -> None:
-    today = {number: {nodeid for nodeid, faults in all_tests() if number in faults} for number in FAULTS}
+    tests = list(all_tests())
+    today = {number: {nodeid for nodeid, faults in tests if number in faults} for number in FAULTS}
     table = read_table(TABLE.read_text(encoding="utf-8"))
-    gone = {number: tests for number in FAULTS if (tests := set(table[number][0]) - today[number])}
+    gone = {number: lost for number in FAULTS if (lost := set(table[number][0]) - today[number])}
     assert gone == {}, "run `python -m tests.abuse`"
     assert {number for number, (_, result) in table.items() if (result == "no test") != (not today[number])} == set()
 
