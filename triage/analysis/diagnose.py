@@ -149,6 +149,8 @@ def _explain(
     outcome: OutcomeName = "patch" if search.patches else "no_patch"
     if not search.patches:
         search, outcome = _ask_consent(evaluators, context, target, tried, limits, search)
+    if any(p.certainty != "proved" for p in search.patches[:1]):  # what the launch as typed never came to may decide it
+        unknowns += [u for u in evaluators.assumed if u not in unknowns]
     if not search.complete:
         why = f"the search was cut after {search.evaluations} evaluations of the whole validation"
         unknowns.append(Unknown("whether a better patch exists", why))
