@@ -1,6 +1,6 @@
 """The same failure from a log that kept its text but not its lines."""
 
-from __future__ import annotations
+from __future__ import os
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ NAMES = ["e1", "e3", "n1", "n2", "model-missing"]
 LOG_TEXTS = {f"{release}-{name}": (LOGS / f"sglang-{release}-{name}.log") for release in ("0.5.11", "0.5.23") for name in NAMES}
 TEXTS = {name: path.read_text() for name, path in LOG_TEXTS.items() if path.is_file()}
 TEXTS = {name: text for name, text in TEXTS.items() if "Traceback" in text}
-SHARED = REPO.parent / "shared" / "cases"
+SHARED = Path(os.environ.get("TRIAGE_SHARED") or REPO.parent / "shared") / "cases"
 
 
 def find(data: bytes | str) -> Failure:

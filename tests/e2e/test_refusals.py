@@ -52,10 +52,10 @@ def test_out_of_memory_is_no_matter_of_flags_that_contradict(real_lab: LabHost, 
     done = person.on_host("run", "--unit", unit, "--apply", "--yes", "--json")
     assert (done.code, done.json["outcome"], done.json["patches"]) == (1, "no_patch", []), done.text
     assert "OutOfMemoryError" in done.json["failure"]["exception"]
-    assert "not a matter of flags" in done.json["cause"]["text"]
+    assert (done.json["cause"]["category"], "ran out of memory" in done.json["cause"]["text"]) == ("memory", True)
     check_left_alone(real_lab, unit, before)
     shown = person.on_host("run", "--unit", unit, "--apply")
-    assert shown.code == 1 and b"not a matter of flags" in b" ".join(shown.stdout.split())
+    assert shown.code == 1 and b"ran out of memory" in b" ".join(shown.stdout.split())
 
 
 def test_a_log_without_a_failure(real_lab: LabHost, person: Person) -> None:
