@@ -1,8 +1,9 @@
 """The same failure from a log that kept its text but not its lines."""
 
-from __future__ import os
+from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
