@@ -92,7 +92,12 @@ def test_check_before_the_first_start_foresees_what_the_host_then_confirms(
     done = Person(real_lab, tmp_path / "state").on_host("check", "--unit", unit, "--json")
     assert done.code == 1, done.text
     assert (done.json["outcome"], done.json["rehearsed"], done.json["patches"][0]["certainty"]) == ("patch", "fails", "rehearsed")
-    assert done.json["failure"]["line"] == repaired[name].done.json["failure"]["line"]
+    then = repaired[name].done.json
+    assert [done.json["failure"][k] for k in ("exception", "file", "function")] == [
+        then["failure"][k] for k in ("exception", "file", "function")
+    ]
+    assert done.json["cause"]["constraints"] == then["cause"]["constraints"]
+    assert done.json["patches"][0]["edits"] == then["patches"][0]["edits"]
     assert done.json["failures"][-1]["patches"], "the chain ends in a launch that passes"
     assert show_unit(real_lab, unit)["ActiveState"] == "inactive"
 
