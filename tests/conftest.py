@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.abuse import faults_of
 from tests.lab import LabHost, boot, find_labhost
 from triage.protocols import Host
 
 os.environ.setdefault("TRIAGE_CACHE", "off")  # a test never sees an answer that was made before
+# the same examples in every run; `--hypothesis-profile=random` looks for others
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None)
+settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:

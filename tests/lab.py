@@ -82,6 +82,8 @@ class LabHost:
 
     def mend(self) -> None:
         subprocess.run([self.labhost, "mend", self.name], check=True)
+        # while it was cut, this machine may have learned that there is no such neighbour
+        subprocess.run(["ip", "neigh", "flush", "to", self.address], check=True, capture_output=True)
 
     def add_user(self, name: str, shell: str = "/bin/bash", groups: Sequence[str] = ()) -> None:
         """A login with the lab's key, and no rights beside those of its groups."""
