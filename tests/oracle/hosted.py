@@ -19,10 +19,9 @@ from tests.oracle.brute import Asker
 from tests.oracle.patches import within_two
 from tests.oracle.places import FACTS
 from tests.oracle.real import Evaluators, read_answer
-from triage.analysis.diagnose import diagnose
 from triage.argv import edit_args
-from triage.loop.settle import settle_patches
-from triage.model import Diagnosis, Edit, ExitStatus, Facts, Launch, Patch, Rehearsal, Rehearsed, RehearsedOutcome
+from triage.loop.settle import make_diagnose, settle_patches
+from triage.model import Edit, ExitStatus, Facts, Launch, Rehearsal, Rehearsed, RehearsedOutcome
 from triage.protocols import Capture
 
 Raw = dict[str, Any]
@@ -33,6 +32,7 @@ class Bench:
 
     def __init__(self, ours: Evaluators, facts: str, asker: Asker, known: str) -> None:
         self.ours, self.asker = ours, asker
+        self.diagnose = make_diagnose(ours.profile)
         host = ours.get(facts).machine.facts
         self.env: dict[str, str] = json.loads((FACTS / f"{facts}.json").read_text()).get("env", {})
         self.facts = host if known == "facts" else Facts()
@@ -41,7 +41,7 @@ class Bench:
     def settle(self, argv: tuple[str, ...]) -> Raw:
         """The first patch of the settled diagnosis, and what it took."""
         self.argv = argv
-        started, asked = time.process_time(), 0
+        started = time.process_time()
         answer = self.asker.ask([{"argv": list(argv)}])[0]
         log = read_answer(answer).log.encode()
         capture = Capture(META, Launch((), argv, self.env), self.facts, log, self.ours.tree, self.models)
@@ -58,9 +58,6 @@ class Bench:
             "seconds": time.process_time() - started,
             "outcome": settled.diagnosis.outcome if settled is not None else first.outcome,
         }
-
-    def diagnose(self, capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...]) -> Diagnosis:
-        return diagnose(capture, self.ours.profile, tried, lessons)
 
     def rehearse(self, launches: Sequence[tuple[Edit, ...]]) -> Rehearsal:
         """As loop/rehearse.py, by the harness."""

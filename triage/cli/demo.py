@@ -10,7 +10,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from triage.cli.live import Target, make_diagnose, make_rehearse
+from triage.cli.live import Target, make_rehearse
 from triage.cli.offline import show_result
 from triage.cli.outcome import exit_code
 from triage.cli.progress import Progress
@@ -21,6 +21,7 @@ from triage.knowledge import data_root
 from triage.loop.apply import apply_plan
 from triage.loop.run import Budget, run_session
 from triage.loop.session import SessionStore
+from triage.loop.settle import make_diagnose
 from triage.model import Diagnosis, Patch, Plan, Session
 from triage.services import CommandService
 
@@ -52,7 +53,9 @@ def repair_toy_server(folder: Path, progress: Progress) -> Session:
         apply_plan(host, service.plan_restart(), journal)
         wait_for_end(service)
         rehearse = make_rehearse(Target(host, service, engine, ""), progress)
-        return run_session(host, service, engine, make_diagnose(engine), progress, store, consent, BUDGET, rehearse=rehearse)
+        return run_session(
+            host, service, engine, make_diagnose(engine.profile), progress, store, consent, BUDGET, rehearse=rehearse
+        )
     finally:
         apply_plan(host, service.plan_stop(), journal)
         host.close()

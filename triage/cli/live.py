@@ -25,7 +25,7 @@ from triage.report.plain import show_line
 
 if TYPE_CHECKING:
     from triage.loop.run import Decide
-    from triage.loop.settle import Diagnose, Rehearse
+    from triage.loop.settle import Rehearse
 
 NO_LOG = "/dev/null"
 
@@ -105,6 +105,7 @@ def run_loop(args: Namespace) -> int:
     from triage.loop.apply import has_standing_change
     from triage.loop.run import Budget, run_session
     from triage.loop.session import SessionStore
+    from triage.loop.settle import make_diagnose
 
     store = SessionStore()
     with open_target(args) as target, Progress() as progress:
@@ -112,7 +113,7 @@ def run_loop(args: Namespace) -> int:
             target.host,
             target.service,
             target.engine,
-            make_diagnose(target.engine),
+            make_diagnose(target.engine.profile),
             progress,
             store,
             make_decide(args, progress),
@@ -155,16 +156,6 @@ def undo_session(args: Namespace) -> int:
     )
     write_result(f"{what}\n")
     return 0
-
-
-def make_diagnose(engine: Engine) -> Diagnose:
-    """The loop's view of analysis: a capture, what was tried, other launches that failed -> a diagnosis."""
-    from triage.analysis.diagnose import diagnose
-
-    def diagnose_capture(capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...]) -> Diagnosis:
-        return diagnose(capture, engine.profile, tried, lessons)
-
-    return diagnose_capture
 
 
 def make_rehearse(target: Target, observer: Observer) -> Rehearse:

@@ -10,7 +10,7 @@ from triage.cli.console import get_width, wants_colour, write_progress, write_re
 from triage.cli.given import build_capture
 from triage.cli.outcome import exit_code
 from triage.errors import UsageError
-from triage.model import Diagnosis, Patch
+from triage.model import Diagnosis
 from triage.protocols import Capture, EngineProfile
 from triage.report import FormatName, Subject, render_report
 
@@ -83,12 +83,9 @@ def recall_diagnosis(capture: Capture, profile: EngineProfile) -> Diagnosis:
         if not capture.rehearsals:
             return diagnosis
         from triage.loop.rehearsal_files import answer_from
-        from triage.loop.settle import settle_patches
+        from triage.loop.settle import make_diagnose, settle_patches
 
-        def again(capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...]) -> Diagnosis:
-            return diagnose(capture, profile, tried, lessons)
-
-        return settle_patches(capture, diagnosis, again, answer_from(capture.rehearsals)).diagnosis
+        return settle_patches(capture, diagnosis, make_diagnose(profile), answer_from(capture.rehearsals)).diagnosis
 
     return recall_answer(Diagnosis, capture, profile, make)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from triage.errors import KnowledgeError
@@ -28,6 +29,7 @@ def profile_names() -> tuple[str, ...]:
     return tuple(sorted(p.parent.name for p in data_root().glob("*/profile.toml")))
 
 
+@cache
 def load_profile(name: str) -> EngineProfile:
     """The profile of one engine. Raises KnowledgeError for an unknown name and for a file that breaks the schema."""
     if not _NAME.fullmatch(name) or name not in profile_names():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triage.analysis.diagnose import diagnose
 from triage.analysis.failure import find_failure
 from triage.analysis.foresee import foresee
 from triage.analysis.log import read_log
 from triage.loop.edits import is_same_patch
-from triage.loop.settle import NOTED, Rehearse, Settled, settle_patches
-from triage.model import Cause, Diagnosis, Failure, Foreseen, Foresight, Patch, Rehearsed, Unknown
+from triage.loop.settle import NOTED, Rehearse, Settled, capture_rehearsed, make_diagnose, settle_patches
+from triage.model import Cause, Diagnosis, Failure, Foreseen, Foresight, Rehearsed, Unknown
 from triage.protocols import Capture, EngineProfile
 
 
@@ -28,9 +27,7 @@ class _Prophet:
         self.capture = capture
         self.profile = profile
         self.rehearse = rehearse
-
-    def diagnose(self, capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...] = ()) -> Diagnosis:
-        return diagnose(capture, self.profile, tried, lessons)
+        self.diagnose = make_diagnose(profile)
 
     def tell(self) -> Foresight:
         foresight = foresee(self.capture, self.profile)
@@ -42,15 +39,11 @@ class _Prophet:
             return replace(foresight, unknowns=(*settled.diagnosis.unknowns, *foresight.unknowns))
         if typed.outcome == "passes":
             return self.let_pass(foresight, settled)
-        ran = self.make_run(typed)
+        ran = capture_rehearsed(self.capture, typed)
         met = find_failure(read_log(ran.log), typed.exit, self.profile.package, "failed", self.profile.fatal_marks)
         if foresight.patches and first is not None and met is not None and _is_same(first, met):
             return self.with_patches(foresight, settled)
         return self.refuse(foresight, ran, typed)
-
-    def make_run(self, typed: Rehearsed) -> Capture:
-        """The capture of a start that went as the rehearsal did."""
-        return replace(self.capture, log=typed.log, meta=replace(self.capture.meta, exit=typed.exit, active="failed"))
 
     def let_pass(self, foresight: Foresight, settled: Settled) -> Foresight:
         unknowns = [u for u in settled.diagnosis.unknowns if u.what == NOTED]
@@ -74,7 +67,7 @@ class _Prophet:
 
     def refuse(self, foresight: Foresight, ran: Capture, typed: Rehearsed) -> Foresight:
         """The host refuses what was not foreseen so: what it printed is diagnosed as the log of a start."""
-        diagnosis = self.diagnose(ran, ())
+        diagnosis = self.diagnose(ran, (), ())
         if diagnosis.patches:
             diagnosis = settle_patches(ran, diagnosis, self.diagnose, self.rehearse).diagnosis
         failure = diagnosis.failure or Failure("exit", None, typed.why)

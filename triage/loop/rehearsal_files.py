@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from triage.codec import clean, from_json, to_json
 from triage.errors import CaptureError
-from triage.loop.settle import Rehearse
 from triage.model import Edit, JsonValue, Rehearsal, Rehearsed
+
+if TYPE_CHECKING:
+    from triage.loop.settle import Rehearse  # an answer from the cache does not wait for the analysis
 
 MAX_REHEARSALS = 50
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from triage.analysis.diagnose import diagnose
 from triage.argv import edit_args
 from triage.loop.edits import fold_patches, is_same_patch
 from triage.model import Diagnosis, Edit, Evidence, Patch, Rehearsal, Rehearsed, SilentChange, Unknown
-from triage.protocols import Capture
+from triage.protocols import Capture, EngineProfile
 
 # The captured run, patches not to propose again, other launches that failed on the same host.
 Diagnose = Callable[[Capture, tuple[Patch, ...], tuple[Capture, ...]], Diagnosis]
@@ -48,6 +49,20 @@ class Settled:
     @property
     def confirmed(self) -> bool:
         return any(p.certainty == "rehearsed" for p in self.diagnosis.patches)
+
+
+def make_diagnose(profile: EngineProfile) -> Diagnose:
+    """Diagnoses with the names of one engine."""
+
+    def diagnose_capture(capture: Capture, tried: tuple[Patch, ...], lessons: tuple[Capture, ...]) -> Diagnosis:
+        return diagnose(capture, profile, tried, lessons)
+
+    return diagnose_capture
+
+
+def capture_rehearsed(capture: Capture, answer: Rehearsed) -> Capture:
+    """What a start that went as the rehearsal did would have left behind."""
+    return replace(capture, log=answer.log, meta=replace(capture.meta, exit=answer.exit, active="failed"))
 
 
 def settle_patches(
@@ -132,8 +147,7 @@ class _Settler:
         if typed:
             self.as_typed = answers.pop(0)
             if not self.capture.log:  # it has not run: the rehearsal is the first that is seen of it
-                meta = replace(self.capture.meta, exit=self.as_typed.exit, active="failed")
-                self.capture = replace(self.capture, log=self.as_typed.log, meta=meta)
+                self.capture = capture_rehearsed(self.capture, self.as_typed)
         for patch, answer in zip(patches, answers, strict=True):
             kept = self.passed if answer.outcome == "passes" else self.refused if answer.outcome in _JUDGED else self.open
             kept.append((patch, answer))
@@ -179,8 +193,7 @@ class _Settler:
         """What a restart with this patch would have left behind."""
         assert self.capture.launch is not None
         launch = replace(self.capture.launch, args=patch.args, env={**self.capture.launch.env, **patch.env})
-        meta = replace(self.capture.meta, exit=answer.exit, active="failed")
-        return replace(self.capture, launch=launch, meta=meta, log=answer.log)
+        return replace(capture_rehearsed(self.capture, answer), launch=launch)
 
     # ------------------------------------------------ what came of it
     def say_unseen(self) -> Unknown:
@@ -218,9 +231,9 @@ class _Settler:
         """In the order of their rank; those that replace a typed value which the evaluation thought kept come last."""
         sets = [frozenset(p.edits) for p, _ in self.passed]
         needed = [pair for pair, edits in zip(self.passed, sets, strict=True) if not any(other < edits for other in sets)]
-        found = [(_confirm(patch, answer), _surprises(patch, answer)) for patch, answer in needed]
-        found.sort(key=lambda one: len(one[1]))
-        return [patch for patch, _ in found]
+        found = [(patch, answer, _surprises(patch, answer)) for patch, answer in needed]
+        found.sort(key=lambda one: len(one[2]))
+        return [_confirm(*one) for one in found]
 
     def say_evidence(self, doubt: Unknown | None) -> list[Evidence]:
         out: list[Evidence] = []
@@ -237,8 +250,7 @@ class _Settler:
         return out
 
 
-def _confirm(patch: Patch, answer: Rehearsed) -> Patch:
-    new = _surprises(patch, answer)
+def _confirm(patch: Patch, answer: Rehearsed, new: tuple[SilentChange, ...]) -> Patch:
     why = "the validation installed on the host, run with this launch, refuses nothing"
     kept = [c for c in patch.silent if c.field in answer.asked and not _is_replaced(c.field, answer)]
     silent = tuple(c for c in patch.silent if c not in kept)
@@ -286,4 +298,4 @@ def _say_open(answer: Rehearsed) -> Unknown:
     )
 
 
-__all__ = ["NOTED", "Rehearse", "SettleLimits", "Settled", "settle_patches"]
+__all__ = ["NOTED", "Diagnose", "Rehearse", "SettleLimits", "Settled", "capture_rehearsed", "make_diagnose", "settle_patches"]
