@@ -22,12 +22,11 @@ from triage.analysis.phases import describe_phases, find_phases
 from triage.analysis.plugins import find_plugins
 from triage.analysis.silent import explain_patch, explain_silent
 from triage.analysis.source import find_sites
-from triage.analysis.unexplained import explain_unexplained
+from triage.analysis.unexplained import MAX_UNKNOWNS, explain_unexplained
 from triage.analysis.witnesses import hear_log
 from triage.model import Cause, Diagnosis, Evidence, Failure, Launch, Log, OutcomeName, Patch, PathCondition, Unknown
 from triage.protocols import Capture, EngineProfile
 
-MAX_UNKNOWNS = 12
 DEFAULT_LIMITS = Limits()
 
 
