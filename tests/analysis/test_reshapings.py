@@ -34,29 +34,13 @@ def find(data: bytes | str) -> Failure:
     return failure
 
 
-def place_of(failure: Failure) -> tuple[str | None, int, str]:
-    """The innermost frame."""
-    assert failure.site is not None
-    return failure.site.file, failure.site.line, failure.site.function
-
-
-def draw_mix(data: st.DataObject, queues: dict[str, list[str]]) -> list[str]:
-    """The lines of all ranks, each rank's in their order, in runs of one to four; empties the queues."""
-    mixed: list[str] = []
-    while any(queues.values()):
-        tag = data.draw(st.sampled_from([t for t, queue in queues.items() if queue]))
-        take = data.draw(st.integers(1, 4))
-        mixed += queues[tag][:take]
-        del queues[tag][:take]
-    return mixed
-
-
 def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
 def check_same(failure: Failure, plain: Failure, name: str) -> None:
     """Exception, message, innermost frame and ranks are those of the plain log."""
+    assert plain.site is not None and failure.site is not None
     assert failure.exception == plain.exception
     if name.startswith("terminal"):  # a single wrapped line does not tell the width
         assert "".join(failure.message.split()) == "".join(plain.message.split())
@@ -66,7 +50,8 @@ def check_same(failure: Failure, plain: Failure, name: str) -> None:
         assert failure.message.replace('"', "'") == plain.message.replace('"', "'")
     else:
         assert [x.rstrip() for x in failure.message.split("\n")] == [x.rstrip() for x in plain.message.split("\n")]
-    assert place_of(failure) == place_of(plain)
+    site, own = failure.site, plain.site
+    assert (site.file, site.line, site.function) == (own.file, own.line, own.function)
     assert failure.ranks == plain.ranks
 
 
@@ -144,10 +129,20 @@ def test_ranks_in_any_mix(text: str, count: int, form: str, data: st.DataObject)
     plain = find(text)
     tags = [f"[rank{i}]:" if form == "{} " else f"TP{i}" for i in range(count)]
     queues = {tag: [form.format(tag) + line for line in text.rstrip("\n").split("\n")] for tag in tags}
-    mixed = draw_mix(data, queues)
+    mixed = []
+    while any(queues.values()):
+        tag = data.draw(st.sampled_from([t for t, queue in queues.items() if queue]))
+        take = data.draw(st.integers(1, 4))
+        mixed += queues[tag][:take]
+        del queues[tag][:take]
     failure = find("\n".join(mixed))
+    assert plain.site is not None and failure.site is not None
     assert (failure.exception, squeezed(failure.message)) == (plain.exception, squeezed(plain.message))
-    assert place_of(failure) == place_of(plain)
+    assert (failure.site.file, failure.site.line, failure.site.function) == (
+        plain.site.file,
+        plain.site.line,
+        plain.site.function,
+    )
     assert failure.ranks == tuple(tag.strip("[]:") for tag in tags)
     assert not failure.set_aside
 
@@ -163,10 +158,19 @@ def test_ranks_that_write_into_each_other_without_tags(text: str, count: int, da
     error = next(i for i, line in enumerate(lines) if i > 1 and not line.startswith(" "))
     queues = {f"TP{i}": lines[1 : error + 1] for i in range(count)}
     mixed = [f"[2026-05-11 23:23:32 {tag}] Scheduler hit an exception: {lines[0]}" for tag in queues]
-    mixed += draw_mix(data, queues)
+    while any(queues.values()):
+        tag = data.draw(st.sampled_from([t for t, queue in queues.items() if queue]))
+        take = data.draw(st.integers(1, 4))
+        mixed += queues[tag][:take]
+        del queues[tag][:take]
     failure = find("\n".join(mixed))
+    assert plain.site is not None and failure.site is not None
     assert failure.exception == plain.exception
-    assert place_of(failure) == place_of(plain)
+    assert (failure.site.file, failure.site.line, failure.site.function) == (
+        plain.site.file,
+        plain.site.line,
+        plain.site.function,
+    )
     # whose the lines are is not always to be told: in a few of 100 mixes an outer frame comes twice, or one rank is not counted
     missing = {f"TP{i}" for i in range(count)} - set(failure.ranks)
     assert len(missing) <= 1 and len(failure.ranks) + len(missing) == count
